@@ -1,0 +1,46 @@
+"""Change sets: what one decision writes, all of it or nothing."""
+
+from dataclasses import dataclass
+
+from bigfleet_azure.domain.debt import Debt
+from bigfleet_azure.domain.fence import SideMark
+from bigfleet_azure.domain.machine import Record
+from bigfleet_azure.domain.offering import Offering
+from bigfleet_azure.domain.secret import Secret
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeSet:
+    """One atomic write. Stores apply it whole; memory is updated only after that.
+
+    Attributes:
+        records: rows to write, each under its slot.
+        removed: slots whose rows are dropped.
+        marks: fence marks kept beside the records.
+        dropped_marks: such marks to forget, as (machine id, shard id).
+        blob: slot and bootstrap blob to keep, sealed, until it was handed over.
+        handed_over: slots whose stored blob is forgotten.
+        debts: debts to record or to update, each under its number.
+        cleared_debts: numbers of debts that were paid.
+        offerings: offerings to write, each under its number.
+        head: the newest change number, when this change removes rows that may carry it.
+    """
+
+    records: tuple[Record, ...] = ()
+    removed: tuple[int, ...] = ()
+    marks: tuple[SideMark, ...] = ()
+    dropped_marks: tuple[tuple[str, str], ...] = ()
+    blob: tuple[int, Secret] | None = None
+    handed_over: tuple[int, ...] = ()
+    debts: tuple[Debt, ...] = ()
+    cleared_debts: tuple[int, ...] = ()
+    offerings: tuple[Offering, ...] = ()
+    head: int | None = None
+
+    @property
+    def empty(self) -> bool:
+        """True when there is nothing to write."""
+        return self == _NOTHING
+
+
+_NOTHING = ChangeSet()

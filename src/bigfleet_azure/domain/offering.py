@@ -1,0 +1,315 @@
+"""Offerings: what capacity is offered, and how it becomes named slots.
+
+Slots that no call ever touched have no record of their own. An offering describes them in
+segments: a run of indexes whose change numbers count up from a base. That keeps the fleet's cost
+flat, and makes "these slots came back" one small write however many they are.
+"""
+
+import hashlib
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from bigfleet_azure.domain.lifecycle import CapacityType
+from bigfleet_azure.domain.machine import SLOT_BITS
+
+MAX_ID_CHARACTERS = 60
+"""Longest machine id; leaves room below a DNS label's 63 (design section 6)."""
+
+MAX_SLOTS_PER_OFFERING = 1 << SLOT_BITS
+
+_MAX_PREFIX = MAX_ID_CHARACTERS - len("-1000000") - len("-r9999")
+_DIGEST_CHARACTERS = 6
+
+FORBIDDEN_LABELS = frozenset(
+    {
+        "instance-type",
+        "instance_type",
+        "instanceType",
+        "zone",
+        "availability-zone",
+        "availability_zone",
+        "capacity-type",
+        "capacity_type",
+        "capacityType",
+    }
+)
+"""Label keys that must never be published (contract section 11)."""
+
+_SHORT_CAPACITY = {
+    CapacityType.ON_DEMAND: "od",
+    CapacityType.SPOT: "spot",
+    CapacityType.RESERVED: "res",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """Capacity as the operator asks for it: one entry of the offerings file.
+
+    Attributes:
+        vm_size: Azure's name of the size, e.g. Standard_D4s_v5.
+        zone: published zone, e.g. eastus-1.
+        count: number of slots.
+        resources: per-replica request shape in Kubernetes quantities.
+        labels: node labels to publish.
+        fixed_prefix: ids are this prefix and a plain index, instead of a derived name.
+    """
+
+    vm_size: str
+    zone: str
+    capacity_type: CapacityType
+    count: int
+    resources: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    fixed_prefix: str = ""
+
+    @property
+    def place(self) -> tuple[str, str, CapacityType]:
+        """What decides where capacity comes from: size, zone and capacity type."""
+        return self.vm_size, self.zone, self.capacity_type
+
+    @property
+    def shape_digest(self) -> str:
+        """Short digest of resources and labels: tells two offers of one place apart."""
+        return _digest((sorted(self.resources.items()), sorted(self.labels.items())))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What the substrate says about an offer, published with each of its machines.
+
+    Attributes:
+        price_usd_per_hour: finite and not negative.
+        interruption_probability: per hour, in [0, 1]; above 0 for spot.
+        allocatable: what workloads may use, in Kubernetes quantities.
+        labels: arch, os, region, capacity and accelerator labels.
+    """
+
+    price_usd_per_hour: float
+    interruption_probability: float
+    allocatable: Mapping[str, str]
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A run of slots: index `first + n` last changed at change number `base + n`."""
+
+    first: int
+    count: int
+    base: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offering:
+    """An offer with its stable number, id prefix and slots.
+
+    Attributes:
+        number: stable for the life of the store; the upper part of slot numbers.
+        prefix: first part of its machines' ids.
+        segments: change numbers of its untouched slots, covering [0, offer.count).
+        withheld: unused slots are left out of List.
+        published: digest of the published facts the change numbers stand for.
+    """
+
+    number: int
+    prefix: str
+    offer: Offer
+    facts: Facts
+    segments: tuple[Segment, ...] = ()
+    withheld: bool = False
+    published: str = ""
+
+    def machine_id(self, index: int, generation: int = 0) -> str:
+        """The id of a slot; each retired id is followed by one with the next generation."""
+        number = str(index) if self.offer.fixed_prefix else f"{index:03d}"
+        suffix = f"-r{generation}" if generation else ""
+        return f"{self.prefix}-{number}{suffix}"
+
+    def index_of(self, machine_id: str) -> int | None:
+        """The index behind an id of generation 0, None when it is not one of this offering's."""
+        text = machine_id[len(self.prefix) + 1 :]
+        if not text.isascii() or not text.isdigit() or len(text) > len(str(MAX_SLOTS_PER_OFFERING)):
+            return None
+        index = int(text)
+        return index if self.machine_id(index) == machine_id else None
+
+    def change_of(self, index: int) -> int:
+        """Change number of an untouched slot."""
+        for segment in self.segments:
+            if segment.first <= index < segment.first + segment.count:
+                return segment.base + index - segment.first
+        raise LookupError(f"{self.prefix} has no slot {index}")
+
+    @property
+    def head(self) -> int:
+        """The newest change number of its untouched slots, 0 when there are none."""
+        return max((s.base + s.count - 1 for s in self.segments if s.count), default=0)
+
+    def resized(self, count: int, base: int) -> "Offering":
+        """The offering with `count` slots; added ones take change numbers from `base` on."""
+        kept = tuple(
+            replace(s, count=min(s.count, count - s.first))
+            for s in self.segments
+            if s.first < count
+        )
+        covered = max((s.first + s.count for s in kept), default=0)
+        added = (Segment(covered, count - covered, base),) if count > covered else ()
+        return replace(self, offer=replace(self.offer, count=count), segments=kept + added)
+
+    def rebased(self, base: int) -> "Offering":
+        """The offering with all its untouched slots changed anew, from `base` on."""
+        count = self.offer.count
+        return replace(self, segments=(Segment(0, count, base),) if count else ())
+
+
+def merge(offers: Iterable[Offer]) -> list[Offer]:
+    """Add up the counts of offers that differ in nothing else; order of first appearance."""
+    merged: dict[tuple[object, ...], Offer] = {}
+    for offer in offers:
+        key = (*offer.place, offer.shape_digest, offer.fixed_prefix)
+        known = merged.get(key)
+        merged[key] = replace(known, count=known.count + offer.count) if known else offer
+    return list(merged.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """An offer matched with the number and prefix it keeps or gets."""
+
+    number: int
+    prefix: str
+    offer: Offer
+
+
+def assign(
+    offers: Iterable[Offer], known: Collection[Offering], *, provider: str, region: str
+) -> list[Assignment]:
+    """Give each offer its stable number and prefix, whatever the order of the file.
+
+    An offer keeps those of the known offering with the same place and shape; failing that, of the
+    only known one of its place (an edited shape). New ones get the plain derived prefix if it is
+    free, else one with the shape's digest.
+    """
+    merged = merge(offers)
+    places = [offer.place for offer in merged]
+    unclaimed = {offering.number: offering for offering in known}
+    matched: dict[int, Assignment] = {}
+
+    def claim(position: int, offering: Offering) -> None:
+        del unclaimed[offering.number]
+        matched[position] = Assignment(
+            number=offering.number, prefix=offering.prefix, offer=merged[position]
+        )
+
+    for position, offer in enumerate(merged):
+        for offering in unclaimed.values():
+            if _same(offering.offer, offer):
+                claim(position, offering)
+                break
+    for position, offer in enumerate(merged):
+        if position in matched or places.count(offer.place) > 1:
+            continue
+        siblings = [o for o in unclaimed.values() if o.offer.place == offer.place]
+        if len(siblings) == 1 and siblings[0].offer.fixed_prefix == offer.fixed_prefix:
+            claim(position, siblings[0])
+    taken = {offering.prefix for offering in known}
+    number = max((offering.number for offering in known), default=0)
+    fresh = sorted(set(range(len(merged))) - matched.keys(), key=lambda p: _order(merged[p]))
+    for position in fresh:
+        offer = merged[position]
+        number += 1
+        plain = prefix = derived_prefix(offer, provider=provider, region=region)
+        attempt = 0
+        while prefix in taken:
+            prefix = _shortened(f"{plain}-{_digest((*offer.place, offer.shape_digest, attempt))}")
+            attempt += 1
+        taken.add(prefix)
+        matched[position] = Assignment(number=number, prefix=prefix, offer=offer)
+    return [matched[position] for position in range(len(merged))]
+
+
+def _same(left: Offer, right: Offer) -> bool:
+    return (
+        left.place == right.place
+        and left.shape_digest == right.shape_digest
+        and left.fixed_prefix == right.fixed_prefix
+    )
+
+
+def _order(offer: Offer) -> tuple[object, ...]:
+    return (*offer.place, offer.shape_digest)
+
+
+def derived_prefix(offer: Offer, *, provider: str, region: str) -> str:
+    """First part of an offer's ids: provider, region once, capacity, size, zone.
+
+    >>> derived_prefix(
+    ...     Offer(vm_size="Standard_F8s_v2", zone="eastus-1",
+    ...           capacity_type=CapacityType.SPOT, count=1),
+    ...     provider="azure", region="eastus")
+    'azure-eastus-spot-f8s-v2-1'
+    """
+    if offer.fixed_prefix:
+        return offer.fixed_prefix
+    region = region or region_of(offer.zone)
+    named = f"-{_label(region)}-" in f"-{_label(provider)}-"
+    where = provider if named else f"{provider}-{region}"
+    zone = _label(offer.zone).removeprefix(_label(region))
+    size = offer.vm_size.removeprefix("Standard_").removeprefix("standard_")
+    return _shortened(f"{where}-{_SHORT_CAPACITY[offer.capacity_type]}-{size}-{zone}")
+
+
+def region_of(zone: str) -> str:
+    """The region a zone name starts with: `eastus` for `eastus-1`."""
+    region, dash, number = zone.rpartition("-")
+    return region if dash and number.isdigit() else zone
+
+
+def _digest(content: object) -> str:
+    """A short digest of plain data."""
+    raw = repr(content).encode()
+    return hashlib.blake2b(raw, digest_size=_DIGEST_CHARACTERS // 2).hexdigest()
+
+
+def _label(text: str) -> str:
+    return re.sub("[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+def _shortened(text: str) -> str:
+    label = _label(text)
+    if not label[:1].isalpha():
+        label = f"m-{label}"
+    if len(label) <= _MAX_PREFIX:
+        return label
+    digest = hashlib.blake2b(text.encode(), digest_size=_DIGEST_CHARACTERS // 2).hexdigest()
+    return f"{label[: _MAX_PREFIX - _DIGEST_CHARACTERS - 1].rstrip('-')}-{digest}"
+
+
+_BUILT_IN = (
+    ("Standard_D4s_v5", CapacityType.ON_DEMAND, 0),
+    ("Standard_F8s_v2", CapacityType.SPOT, 0),
+    ("Standard_D4s_v5", CapacityType.ON_DEMAND, 1),
+    ("Standard_F8s_v2", CapacityType.SPOT, 1),
+)
+_BUILT_IN_RESOURCES = {"cpu": "1", "memory": "2Gi"}
+_FALLBACK_SEED_COUNT = 16
+"""Contract section 16: a seed count of 0 or less means 16."""
+
+
+def built_in_mix(seed_count: int, zones: Sequence[str]) -> list[Offer]:
+    """The offers used without an offerings file: `seed_count` slots split over four buckets."""
+    total = seed_count if seed_count > 0 else _FALLBACK_SEED_COUNT
+    share, rest = divmod(total, len(_BUILT_IN))
+    return [
+        Offer(
+            vm_size=size,
+            zone=zones[zone],
+            capacity_type=capacity,
+            count=share + (position < rest),
+            resources=_BUILT_IN_RESOURCES,
+        )
+        for position, (size, capacity, zone) in enumerate(_BUILT_IN)
+        if share + (position < rest)
+    ]

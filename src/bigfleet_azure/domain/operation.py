@@ -1,0 +1,35 @@
+"""Operations: one accepted mutation (or one loss walk) and all that must survive a restart."""
+
+from dataclasses import dataclass
+
+from bigfleet_azure.domain.lifecycle import Kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """An operation in flight.
+
+    Attributes:
+        number: unique within one incarnation of the store; see `operation_id`.
+        kind: what was asked.
+        accepted_at: Unix seconds of the accept.
+        deadline: Unix seconds after which the operation ends in FAILED.
+        grace_seconds: time workloads get for graceful shutdown (Drain only).
+        handed_over: the bootstrap blob has reached the machine and is no longer stored
+            (Configure only); what is left is waiting for the node to be Ready.
+        loss: why the host is gone, when this is a loss walk and not a caller's mutation
+            (contract section 12); empty otherwise.
+    """
+
+    number: int
+    kind: Kind
+    accepted_at: float
+    deadline: float
+    grace_seconds: int = 0
+    handed_over: bool = False
+    loss: str = ""
+
+
+def operation_id(incarnation: str, number: int) -> str:
+    """The id callers see. The incarnation keeps it unique also after the store was lost."""
+    return f"op-{incarnation}-{number}"

@@ -1,0 +1,1 @@
+"""Durable state: what is committed before anybody hears of it."""

@@ -1,0 +1,216 @@
+"""What was committed comes back, field by field, when the state file is opened again."""
+
+# ruff: noqa: ASYNC240 - a test may wait for its files
+from collections.abc import Callable
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bigfleet_azure.domain.changes import ChangeSet
+from bigfleet_azure.domain.fence import Mark
+from bigfleet_azure.domain.lifecycle import CapacityType, Kind, State
+from bigfleet_azure.domain.machine import Record
+from bigfleet_azure.domain.operation import Operation
+from bigfleet_azure.store.base import Snapshot, StoreError
+from bigfleet_azure.store.sqlite import SqliteStore
+from tests.store.builders import (
+    DEBT,
+    FULL_RECORD,
+    INT64_MAX,
+    INT64_MIN,
+    NOW,
+    OFFERED,
+    OFFERING,
+    record,
+    side_mark,
+)
+
+Make = Callable[..., SqliteStore]
+
+
+async def reopened(make: Make, *changes: ChangeSet) -> Snapshot:
+    """The snapshot after a first life that committed `changes`, one by one."""
+    first = make()
+    first.open()
+    for change in changes:
+        await first.commit(change)
+    await first.close()
+    second = make()
+    snapshot = second.open()
+    await second.close()
+    return snapshot
+
+
+@pytest.mark.behaviour(79)
+async def test_a_record_with_every_field_set_comes_back(make: Make):
+    plain = Record(slot=FULL_RECORD.slot, id=FULL_RECORD.id)
+    for name in (f.name for f in fields(Record) if f.name not in ("slot", "id")):
+        assert getattr(FULL_RECORD, name) != getattr(plain, name), f"{name} is not tried"
+    snapshot = await reopened(make, OFFERED, ChangeSet(records=(FULL_RECORD,)))
+    assert snapshot.records == (FULL_RECORD,)
+    assert type(snapshot.records[0]) is Record
+    assert type(snapshot.records[0].mark) is Mark
+
+
+async def test_a_record_read_back_is_as_frozen_as_any(make: Make):
+    snapshot = await reopened(make, OFFERED, ChangeSet(records=(FULL_RECORD,)))
+    with pytest.raises(AttributeError):
+        snapshot.records[0].host = "x"  # type: ignore[misc]
+    assert hash(snapshot.records[0]) == hash(FULL_RECORD)
+    assert replace(snapshot.records[0], host="") == replace(FULL_RECORD, host="")
+
+
+async def test_a_record_with_nothing_set_comes_back(make: Make):
+    snapshot = await reopened(make, OFFERED, ChangeSet(records=(record(0),)))
+    assert snapshot.records == (record(0),)
+
+
+@pytest.mark.parametrize("state", list(State))
+@pytest.mark.parametrize("kind", list(Kind))
+async def test_every_state_and_kind_comes_back(make: Make, state: State, kind: Kind):
+    wanted = record(
+        1, state=state, operation=Operation(number=1, kind=kind, accepted_at=1.5, deadline=2.5)
+    )
+    snapshot = await reopened(make, OFFERED, ChangeSet(records=(wanted,)))
+    (found,) = snapshot.records
+    assert found == wanted
+    assert found.state is state
+    assert found.operation is not None
+    assert found.operation.kind is kind
+
+
+_INT64 = st.integers(INT64_MIN, INT64_MAX)
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=st.text(), metadata=st.binary(max_size=5000), token=st.tuples(_INT64, _INT64))
+async def test_any_text_and_number_comes_back(
+    make: Make, path: Path, text: str, metadata: bytes, token: tuple[int, int]
+):
+    wanted = record(
+        9,
+        host=text,
+        cluster=text[::-1],
+        last_error=text,
+        metadata=metadata,
+        mark=Mark(text, *token),
+    )
+    path.unlink(missing_ok=True)
+    snapshot = await reopened(make, OFFERED, ChangeSet(records=(wanted,)))
+    assert snapshot.records == (wanted,)
+
+
+async def test_offerings_come_back(make: Make):
+    other = replace(
+        OFFERING,
+        number=4,
+        prefix="fixed",
+        offer=replace(
+            OFFERING.offer, fixed_prefix="fixed", capacity_type=CapacityType.RESERVED, labels={}
+        ),
+        segments=(),
+        withheld=False,
+    )
+    snapshot = await reopened(make, ChangeSet(offerings=(other, OFFERING)))
+    assert snapshot.offerings == (OFFERING, other)
+    assert snapshot.offerings[0].offer.capacity_type is CapacityType.SPOT
+
+
+async def test_a_changed_offering_takes_the_place_of_the_old_one(make: Make):
+    changed = OFFERING.rebased(70_000)
+    snapshot = await reopened(make, OFFERED, ChangeSet(offerings=(changed,)))
+    assert snapshot.offerings == (changed,)
+
+
+async def test_debts_come_back_until_they_are_paid(make: Make):
+    tried = replace(DEBT, attempts=5)
+    assert (await reopened(make, ChangeSet(debts=(DEBT,)))).debts == (DEBT,)
+    assert (await reopened(make, ChangeSet(debts=(tried,)))).debts == (tried,)
+    assert (await reopened(make, ChangeSet(cleared_debts=(DEBT.number,)))).debts == ()
+
+
+@pytest.mark.behaviour(79)
+async def test_marks_come_back_each_on_its_own_pair_and_oldest_first(make: Make):
+    marks = (
+        side_mark("m-1", "shard-a", epoch=INT64_MAX, sequence=INT64_MIN, touched=NOW + 2),
+        side_mark("m-1", "shard-b", touched=NOW + 1),
+        side_mark("m-2\x00", "shard-a", epoch=-5, sequence=0, touched=NOW + 3),
+    )
+    snapshot = await reopened(make, ChangeSet(marks=marks))
+    assert snapshot.marks == (marks[1], marks[0], marks[2])
+    dropped = ChangeSet(dropped_marks=(("m-1", "shard-a"),))
+    assert (await reopened(make, dropped)).marks == (marks[1], marks[2])
+
+
+async def test_a_moved_mark_takes_the_place_of_the_old_one(make: Make):
+    moved = side_mark("m-1", sequence=2, touched=NOW + 9)
+    snapshot = await reopened(
+        make, ChangeSet(marks=(side_mark("m-1"), side_mark("m-2"))), ChangeSet(marks=(moved,))
+    )
+    assert snapshot.marks == (side_mark("m-2"), moved)
+
+
+async def test_names_of_shards_without_marks_are_forgotten_and_numbers_stay_unambiguous(
+    make: Make, path: Path
+):
+    wanted = record(1, mark=Mark("kept", 1, 1))
+    first = ChangeSet(marks=(side_mark("m", "gone"),))
+    await reopened(make, OFFERED, first, ChangeSet(records=(wanted,)))
+    await reopened(make, ChangeSet(dropped_marks=(("m", "gone"),)))
+    snapshot = await reopened(make, ChangeSet(marks=(side_mark("m", "new"),)))
+    assert snapshot.records == (wanted,)
+    assert snapshot.marks == (side_mark("m", "new"),)
+    assert b"gone" not in path.read_bytes()
+
+
+@pytest.mark.behaviour(79)
+async def test_incarnation_and_head_survive(make: Make):
+    store = make()
+    incarnation = store.open().incarnation
+    await store.commit(ChangeSet(head=500))
+    await store.commit(ChangeSet(head=400))
+    await store.close()
+    again = make().open()
+    assert (again.incarnation, again.head) == (incarnation, 500)
+
+
+@pytest.mark.parametrize(
+    ("changes", "head"),
+    [
+        (ChangeSet(offerings=(OFFERING,)), 2_000 + 49_900 - 1),
+        (ChangeSet(offerings=(OFFERING,), records=(record(0, change=90_000),)), 90_000),
+        (ChangeSet(debts=(DEBT,)), DEBT.number),
+    ],
+)
+async def test_the_head_is_never_below_a_number_in_use(make: Make, changes: ChangeSet, head: int):
+    assert (await reopened(make, changes)).head == head
+
+
+async def test_the_last_change_of_a_row_wins_within_a_group_and_across(make: Make):
+    store = make()
+    store.open()
+    first = store.commit(OFFERED)
+    waiting = [
+        store.commit(ChangeSet(records=(record(1, change=1), record(2, change=2)))),
+        store.commit(ChangeSet(removed=(record(1).slot,))),
+        store.commit(ChangeSet(removed=(record(2).slot,), records=(record(3, change=3),))),
+        store.commit(ChangeSet(records=(record(2, change=4),))),
+        store.commit(ChangeSet(records=(record(3, change=5),))),
+    ]
+    for one in (first, *waiting):
+        await one
+    await store.close()
+    assert make().open().records == (record(2, change=4), record(3, change=5))
+
+
+async def test_a_record_that_would_come_back_as_another_is_refused(make: Make):
+    store = make()
+    store.open()
+    await store.commit(OFFERED)
+    with pytest.raises(StoreError, match="read back"):
+        await store.commit(ChangeSet(records=(replace(record(1), id="other-001"),)))
+    with pytest.raises(StoreError, match="read back"):
+        await store.commit(ChangeSet(records=(replace(record(1), slot=9 << 20),)))
