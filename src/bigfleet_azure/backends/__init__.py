@@ -1,0 +1,1 @@
+"""Substrates: where machines really are."""

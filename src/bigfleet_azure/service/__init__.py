@@ -1,0 +1,1 @@
+"""The application: asynchronous, and free of gRPC, HTTP, SQL and vendor types."""

@@ -1,0 +1,329 @@
+"""Runs accepted operations to their end, under their deadlines, across restarts.
+
+Resuming is calling the backend's level-triggered method again. Trouble that may pass is waited out
+inside the deadline; only a definite refusal or a spent deadline ends in FAILED.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from bigfleet_azure.backends.base import Assignment, Backend, Condition
+from bigfleet_azure.domain.changes import ChangeSet
+from bigfleet_azure.domain.errors import RETRYABLE, BackendError, FailureKind
+from bigfleet_azure.domain.lifecycle import Kind, State
+from bigfleet_azure.domain.machine import Record
+from bigfleet_azure.domain.metadata import unpack
+from bigfleet_azure.domain.operation import Operation, operation_id
+from bigfleet_azure.domain.secret import Secret
+from bigfleet_azure.domain.settle import Outcome, settle, vanish
+from bigfleet_azure.kit.clock import Clock
+from bigfleet_azure.kit.supervisor import Supervisor
+from bigfleet_azure.service.blocks import TIME_TO_LIVE_SECONDS, Blocks
+from bigfleet_azure.service.inventory import Inventory
+from bigfleet_azure.service.journal import Journal
+from bigfleet_azure.store.base import Store
+from bigfleet_azure.telemetry.metrics import Metrics
+
+logger = logging.getLogger(__name__)
+
+FIRST_RETRY_SECONDS = 1.0
+LONGEST_RETRY_SECONDS = 60.0
+"""Back-off of a refusal that names no time: 1 s doubled up to 60 s, which is also the usual wait
+after a 429 without Retry-After (azure-practice section 5)."""
+
+LAST_LOOK_SECONDS = 15.0
+"""Longest look at the substrate for an operation whose deadline passed while we were down."""
+
+QUEUE_NOTED_SECONDS = 1.0
+"""A wait for a free place longer than this moves the persisted deadline too."""
+
+
+class _Ended(Exception):
+    """The operation failed for good."""
+
+    def __init__(self, kind: FailureKind, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class Executor:
+    """Owns one task per operation in flight, in one bounded pool per kind."""
+
+    def __init__(
+        self,
+        *,
+        backend: Backend,
+        store: Store,
+        inventory: Inventory,
+        journal: Journal,
+        blocks: Blocks,
+        clock: Clock,
+        metrics: Metrics,
+        supervisor: Supervisor,
+        pools: Mapping[Kind, int],
+    ) -> None:
+        self._backend = backend
+        self._store = store
+        self._inventory = inventory
+        self._journal = journal
+        self._blocks = blocks
+        self._clock = clock
+        self._metrics = metrics
+        self._supervisor = supervisor
+        self._pools = {kind: asyncio.Semaphore(size) for kind, size in pools.items()}
+        self._random = random.Random()  # noqa: S311 - spreads waits, guards nothing
+        self._in_flight: dict[Kind, dict[int, float]] = {kind: {} for kind in Kind}
+        self._durations = {
+            (kind, outcome): metrics.operation_duration.labels(kind, outcome)
+            for kind in Kind
+            for outcome in ("success", "failure")
+        }
+
+    def start(self, record: Record, blob: Secret) -> None:
+        """Begin the operation that `record` was just accepted for."""
+        self._launch(record, blob, resumed=False)
+
+    def resume(self, record: Record) -> None:
+        """Take up an operation that an earlier process left in flight."""
+        self._launch(record, None, resumed=True)
+
+    def refresh_metrics(self) -> None:
+        """Set the gauges that are read only when somebody looks."""
+        now = self._clock.now()
+        for kind, running in self._in_flight.items():
+            oldest = next(iter(running.values()), now)
+            self._metrics.operations_in_flight.labels(kind).set(len(running))
+            self._metrics.oldest_operation.labels(kind).set(max(0.0, now - oldest))
+
+    def _launch(self, record: Record, blob: Secret | None, *, resumed: bool) -> None:
+        operation = record.operation
+        assert operation is not None
+        self._in_flight[operation.kind][operation.number] = operation.accepted_at
+        self._supervisor.start(
+            f"{operation.kind} {record.id}", self._run(record, operation, blob, resumed)
+        )
+
+    async def _run(
+        self, record: Record, operation: Operation, blob: Secret | None, resumed: bool
+    ) -> None:
+        queued_at = self._clock.now()
+        async with self._pools[operation.kind]:
+            now = self._clock.now()
+            waited = now - queued_at
+            if waited > QUEUE_NOTED_SECONDS:
+                operation = replace(operation, deadline=operation.deadline + waited)
+                await self._update(record.id, operation)
+            outcome, reason = await self._outcome(record, operation, blob, resumed)
+        await self._settle(record, operation, outcome)
+        self._report(record, operation, outcome, reason)
+        del self._in_flight[operation.kind][operation.number]
+
+    async def _outcome(
+        self, record: Record, operation: Operation, blob: Secret | None, resumed: bool
+    ) -> tuple[Outcome, FailureKind | None]:
+        remaining = operation.deadline - self._clock.now()
+        work = self._assignment(record, operation, resumed)
+        last = _LastTrouble()
+        try:
+            if resumed and remaining <= 0:
+                async with asyncio.timeout(LAST_LOOK_SECONDS):
+                    host = await self._last_look(operation, work)
+            else:
+                async with asyncio.timeout(max(0.0, remaining)):
+                    host = await self._persist(record, operation, work, blob, last)
+        except TimeoutError:
+            return Outcome(error=_deadline_text(operation, last)), FailureKind.DEADLINE
+        except _Ended as ended:
+            return Outcome(error=f"{operation.kind} failed: {ended}"), ended.kind
+        return Outcome(host=host), None
+
+    async def _persist(
+        self,
+        record: Record,
+        operation: Operation,
+        work: Assignment,
+        blob: Secret | None,
+        last: "_LastTrouble",
+    ) -> str:
+        """Call the backend until it succeeds or refuses for good."""
+        if operation.kind is Kind.CREATE:
+            await self._blocks.turn(record.offering)
+        attempt = 0
+        while True:
+            try:
+                host = await self._call(record, operation, work, blob)
+            except BackendError as error:
+                if error.kind not in RETRYABLE:
+                    raise _Ended(error.kind, str(error)) from error
+                last.text = str(error)
+                self._metrics.operation_retries.labels(operation.kind, error.kind).inc()
+                await self._wait(record.offering, error, attempt)
+            except _Ended:
+                raise
+            except Exception as error:  # a bug in a backend must not lose the operation
+                logger.exception(
+                    "bug in the backend", extra={"machine": record.id, "kind": operation.kind}
+                )
+                last.text = f"internal error {type(error).__name__}"
+                await self._clock.sleep(self._backoff(attempt))
+            else:
+                if operation.kind in (Kind.CREATE, Kind.DELETE):
+                    self._blocks.lift(record.offering)
+                return host
+            attempt += 1
+            work = replace(work, resumed=True)
+            current = self._inventory.record(record.id)
+            if current is not None and current.operation is not None:
+                operation = current.operation
+
+    async def _call(
+        self, record: Record, operation: Operation, work: Assignment, blob: Secret | None
+    ) -> str:
+        match operation.kind:
+            case Kind.CREATE:
+                return await self._backend.create(work)
+            case Kind.CONFIGURE:
+                if not operation.handed_over:
+                    await self._hand_over(record, operation, work, blob)
+                await self._backend.wait_ready(work)
+            case Kind.DRAIN:
+                await self._backend.drain(work)
+            case Kind.DELETE:
+                await self._backend.delete(work)
+        return work.host
+
+    async def _hand_over(
+        self, record: Record, operation: Operation, work: Assignment, blob: Secret | None
+    ) -> None:
+        secret = blob if blob is not None else await self._store.blob(record.slot)
+        if secret is None:
+            raise _Ended(
+                FailureKind.INVALID,
+                "the stored bootstrap blob cannot be read: the state key is lost or wrong; "
+                "start with the key this state was written with",
+            )
+        await self._backend.configure(work, secret)
+        await self._update(
+            record.id, replace(operation, handed_over=True), handed_over=(record.slot,)
+        )
+
+    async def _last_look(self, operation: Operation, work: Assignment) -> str:
+        """Whether the goal was reached while nobody watched; nothing is begun any more."""
+        try:
+            if operation.kind is Kind.CONFIGURE:
+                if not operation.handed_over:
+                    raise TimeoutError
+                await self._backend.wait_ready(work)
+                return work.host
+            seen = await self._backend.inspect(work.machine_id, work.host)
+        except Exception as error:  # nobody asks again: what is not seen reached is not
+            raise TimeoutError from error
+        reached = {
+            Kind.CREATE: seen.condition is Condition.RUNNING
+            and seen.operation_id == work.operation_id,
+            Kind.DRAIN: seen.condition is Condition.RUNNING and not seen.cluster,
+            Kind.DELETE: seen.condition is Condition.GONE,
+        }
+        if not reached[operation.kind]:
+            raise TimeoutError
+        return seen.host if operation.kind is Kind.CREATE else work.host
+
+    async def _wait(self, offering: int, error: BackendError, attempt: int) -> None:
+        if error.kind in TIME_TO_LIVE_SECONDS:
+            self._blocks.record(offering, error.kind)
+            await self._blocks.turn(offering)
+        elif error.retry_after is not None:
+            # Azure may say "try again after 0 seconds"; asking without a pause would hold the loop.
+            wait = max(FIRST_RETRY_SECONDS, error.retry_after.total_seconds())
+            await self._clock.sleep(wait * (1 + 0.1 * self._random.random()))
+        else:
+            await self._clock.sleep(self._backoff(attempt))
+
+    def _backoff(self, attempt: int) -> float:
+        longest = min(LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2.0 ** min(attempt, 10))
+        return longest * (0.5 + 0.5 * self._random.random())
+
+    def _assignment(self, record: Record, operation: Operation, resumed: bool) -> Assignment:
+        incarnation = self._inventory.incarnation
+        created = record.created if operation.kind is not Kind.CREATE else 0
+        return Assignment(
+            machine_id=record.id,
+            operation_id=operation_id(incarnation, operation.number),
+            created_by=operation_id(incarnation, created) if created else "",
+            offer=self._inventory.offering(record.offering).offer,
+            host=record.host,
+            cluster=record.cluster,
+            metadata=unpack(record.metadata),
+            grace_seconds=operation.grace_seconds,
+            resumed=resumed,
+        )
+
+    async def _update(
+        self, machine_id: str, operation: Operation, handed_over: tuple[int, ...] = ()
+    ) -> None:
+        """Persist what changed about an operation in flight; nothing of it is visible."""
+
+        def build() -> ChangeSet:
+            record = self._inventory.record(machine_id)
+            current = record.operation if record else None
+            if record is None or current is None or current.number != operation.number:
+                return ChangeSet()
+            return ChangeSet(
+                records=(replace(record, operation=operation),), handed_over=handed_over
+            )
+
+        await self._journal.change(machine_id, build)
+
+    async def _settle(self, record: Record, operation: Operation, outcome: Outcome) -> None:
+        def build() -> ChangeSet:
+            settled = settle(
+                self._inventory.record(record.id),
+                operation,
+                outcome,
+                slot=record.slot,
+                machine_id=record.id,
+                now=self._clock.now(),
+                change=self._inventory.reserve(),
+            )
+            after = settled.record
+            if after and after.state is State.SPECULATIVE and self._inventory.surplus(after):
+                settled = vanish(settled)
+            return settled.changes
+
+        await self._journal.change(record.id, build)
+
+    def _report(
+        self, record: Record, operation: Operation, outcome: Outcome, reason: FailureKind | None
+    ) -> None:
+        seconds = self._clock.now() - operation.accepted_at
+        word = "failure" if outcome.error else "success"
+        self._durations[operation.kind, word].observe(seconds)
+        extra = {
+            "machine": record.id,
+            "operation": operation_id(self._inventory.incarnation, operation.number),
+            "kind": str(operation.kind),
+            "seconds": round(seconds, 3),
+        }
+        if reason is None:
+            logger.info("operation done", extra=extra)
+            return
+        self._metrics.operation_failures.labels(operation.kind, reason).inc()
+        logger.warning(
+            "operation failed: %s", outcome.error, extra={**extra, "reason": str(reason)}
+        )
+
+
+@dataclass(slots=True)
+class _LastTrouble:
+    """What the last refused try said, for the text of a spent deadline."""
+
+    text: str = ""
+
+
+def _deadline_text(operation: Operation, last: _LastTrouble) -> str:
+    seconds = operation.deadline - operation.accepted_at
+    text = f"{operation.kind} deadline exceeded after {seconds:g}s"
+    return f"{text}; last trouble: {last.text}" if last.text else text

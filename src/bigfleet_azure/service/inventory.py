@@ -1,0 +1,458 @@
+"""The published fleet: what Get and List answer from, without a disk and without a lock.
+
+Only committed facts get in here, through `publish`. Machines that were ever touched are records,
+kept in the order of their change numbers; all other slots exist only as their offering's segments.
+Encoded bytes are cached in chunks of slots, so that a full List joins ready bytes and a delta costs
+its own size, not the fleet's.
+"""
+
+import asyncio
+import heapq
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Protocol
+
+from bigfleet_azure.domain import cursor
+from bigfleet_azure.domain.changes import ChangeSet
+from bigfleet_azure.domain.decide import View
+from bigfleet_azure.domain.lifecycle import State
+from bigfleet_azure.domain.machine import SLOT_BITS, Record, slot_number
+from bigfleet_azure.domain.metadata import varint
+from bigfleet_azure.domain.offering import Offering, Segment
+from bigfleet_azure.service.marks import SideMarks
+from bigfleet_azure.store.base import Snapshot
+
+CHUNK_SLOTS = 256
+"""Slots per cached chunk: small enough to rebuild in well under a millisecond, large enough that
+a full List of 100,000 joins a few hundred pieces."""
+
+_REVISION_TAG = b"\x12"
+
+
+class Encoder(Protocol):
+    """Wire encoding of machines, provided by the gRPC edge."""
+
+    def shared(self, offering: Offering) -> bytes:
+        """The fields that all machines of an offering have in common."""
+
+    def machine(self, record: Record, shared: bytes, provider: str) -> bytes:
+        """One whole Machine message."""
+
+    def entry(self, body: bytes) -> bytes:
+        """A Machine message as one entry of a MachineList."""
+
+    def unused_entries(self, ids: Iterable[str], shared: bytes) -> bytes:
+        """Entries of never-touched slots."""
+
+
+@dataclass(slots=True)
+class _Shelf:
+    """One offering's slots: its records by index, and cached entries by chunk.
+
+    `inside` counts the records within the offered count; those beyond it are surplus.
+    """
+
+    offering: Offering
+    shared: bytes
+    touched: dict[int, Record] = field(default_factory=dict)
+    inside: int = 0
+    unused_chunks: dict[int, bytes] = field(default_factory=dict)
+    used_chunks: dict[int, bytes] = field(default_factory=dict)
+    stale_chunks: set[int] = field(default_factory=set)
+
+    def offer_changed(self, offering: Offering, shared: bytes) -> None:
+        """Take a new shape, price or count; every cached chunk is stale."""
+        self.offering = offering
+        self.shared = shared
+        self.inside = sum(1 for index in self.touched if index < offering.offer.count)
+        self.unused_chunks.clear()
+        self.used_chunks.clear()
+        self.stale_chunks = {index // CHUNK_SLOTS for index in self.touched}
+
+    def put(self, index: int, record: Record) -> None:
+        """Take a record whose visible content changed."""
+        if index not in self.touched:
+            self.inside += index < self.offering.offer.count
+            self.unused_chunks.pop(index // CHUNK_SLOTS, None)
+        self.touched[index] = record
+        self.stale_chunks.add(index // CHUNK_SLOTS)
+
+    def drop(self, index: int) -> Record | None:
+        """Forget a record; the slot is untouched again, or gone."""
+        record = self.touched.pop(index, None)
+        if record is not None:
+            self.inside -= index < self.offering.offer.count
+            self.unused_chunks.pop(index // CHUNK_SLOTS, None)
+            self.stale_chunks.add(index // CHUNK_SLOTS)
+        return record
+
+    @property
+    def untouched(self) -> int:
+        """Number of offered slots without a record."""
+        return self.offering.offer.count - self.inside
+
+    def hidden(self, record: Record) -> bool:
+        return self.offering.withheld and record.state is State.SPECULATIVE
+
+    def untouched_between(self, first: int, end: int) -> Iterator[int]:
+        """Indexes of untouched slots in [first, end) that are offered."""
+        touched = self.touched
+        for index in range(first, min(end, self.offering.offer.count)):
+            if index not in touched:
+                yield index
+
+
+class Inventory:
+    """The machines as callers may see them, and the head of the change numbers."""
+
+    def __init__(self, encoder: Encoder, provider: str, snapshot: Snapshot) -> None:
+        self._encoder = encoder
+        self._provider = provider
+        self.incarnation = snapshot.incarnation
+        self.marks = SideMarks(snapshot.marks)
+        self._shelves: dict[int, _Shelf] = {}
+        self._by_prefix: dict[str, _Shelf] = {}
+        self._records: dict[str, Record] = {}
+        self._states: Counter[State] = Counter()
+        self._waiting: dict[str, asyncio.Future[None]] = {}
+        self._head = self._next = snapshot.head
+        for offering in snapshot.offerings:
+            self._put_offering(offering)
+        for record in sorted(snapshot.records, key=lambda r: r.change):
+            self._put(record)
+
+    # Change numbers
+
+    @property
+    def head(self) -> int:
+        """The newest published change number."""
+        return self._head
+
+    def next_change(self) -> int:
+        """The change number that `reserve` would give next."""
+        return self._next + 1
+
+    def reserve(self, count: int = 1) -> int:
+        """Take `count` change numbers; returns the first. Unused ones leave a harmless gap."""
+        first = self._next + 1
+        self._next += count
+        return first
+
+    # Single machines
+
+    def record(self, machine_id: str) -> Record | None:
+        """The machine under that id, None when no such machine exists."""
+        known = self._records.get(machine_id)
+        if known is not None:
+            return known
+        prefix, _, _ = machine_id.rpartition("-")
+        shelf = self._by_prefix.get(prefix)
+        index = shelf.offering.index_of(machine_id) if shelf else None
+        if shelf is None or index is None or index >= shelf.offering.offer.count:
+            return None
+        if index in shelf.touched:
+            return None
+        return Record(
+            slot=slot_number(shelf.offering.number, index),
+            id=machine_id,
+            change=shelf.offering.change_of(index),
+        )
+
+    def stored(self, machine_id: str) -> bool:
+        """Whether the machine has a record of its own."""
+        return machine_id in self._records
+
+    def view(self, machine_id: str, shard_id: str) -> View:
+        """All that a decision about the machine needs."""
+        return View(
+            record=self.record(machine_id),
+            stored=machine_id in self._records,
+            side_mark=self.marks.get(machine_id, shard_id),
+        )
+
+    def offering(self, number: int) -> Offering:
+        """The offering with that number."""
+        return self._shelves[number].offering
+
+    def find_offering(self, number: int) -> Offering | None:
+        """The offering with that number, None when it is gone."""
+        shelf = self._shelves.get(number)
+        return shelf.offering if shelf else None
+
+    def offerings(self) -> list[Offering]:
+        """All offerings, also emptied ones whose last machines are still in use."""
+        return [shelf.offering for shelf in self._shelves.values()]
+
+    def records_of(self, number: int) -> list[Record]:
+        """The records of one offering, in no particular order."""
+        return list(self._shelves[number].touched.values())
+
+    def records(self) -> list[Record]:
+        """All records, oldest change first."""
+        return list(self._records.values())
+
+    def surplus(self, record: Record) -> bool:
+        """Whether the slot is no longer offered and goes once it is empty."""
+        return record.index >= self._shelves[record.offering].offering.offer.count
+
+    def encoded(self, record: Record) -> bytes:
+        """The machine as a wire message."""
+        return self._encoder.machine(record, self._shelves[record.offering].shared, self._provider)
+
+    def shared_fields(self, offering: Offering) -> bytes:
+        """The wire form of what all machines of `offering` have in common."""
+        return self._encoder.shared(offering)
+
+    def counts(self) -> dict[State, int]:
+        """Machines by state, withheld slots included."""
+        counts = {state: self._states[state] for state in State}
+        for shelf in self._shelves.values():
+            counts[State.SPECULATIVE] += shelf.untouched
+        return counts
+
+    def withheld(self) -> int:
+        """Unused slots that List leaves out."""
+        return sum(
+            self.unused(number)
+            for number, shelf in self._shelves.items()
+            if shelf.offering.withheld
+        )
+
+    def untouched(self, number: int) -> int:
+        """Slots of one offering that have no record."""
+        return self._shelves[number].untouched
+
+    def unused(self, number: int) -> int:
+        """SPECULATIVE machines of one offering, with or without a record."""
+        shelf = self._shelves[number]
+        empty = sum(1 for record in shelf.touched.values() if record.state is State.SPECULATIVE)
+        return shelf.untouched + empty
+
+    # Publishing
+
+    def publish(self, changes: ChangeSet) -> None:
+        """Take in a committed change set."""
+        for offering in changes.offerings:
+            self._put_offering(offering)
+            self._head = max(self._head, offering.head)
+        for record in changes.records:
+            self._put(record)
+        for slot in changes.removed:
+            self._drop(slot)
+        self.marks.apply(changes)
+        head = changes.head or 0
+        if changes.offerings or changes.removed:
+            self._head = max(self._head, head)
+        # A debt takes a number too, but nothing of it is visible: the revision stays.
+        self._next = max(self._next, self._head, head)
+
+    def _put_offering(self, offering: Offering) -> None:
+        shelf = self._shelves.get(offering.number)
+        if shelf is None:
+            shelf = _Shelf(offering=offering, shared=self.shared_fields(offering))
+            self._shelves[offering.number] = self._by_prefix[offering.prefix] = shelf
+            return
+        shelf.offer_changed(offering, self.shared_fields(offering))
+
+    def _put(self, record: Record) -> None:
+        shelf = self._shelves[record.offering]
+        known = shelf.touched.get(record.index)
+        if known is not None and known.change == record.change:
+            self._records[record.id] = shelf.touched[record.index] = record
+            return
+        if known is not None:
+            del self._records[known.id]
+            self._states[known.state] -= 1
+        shelf.put(record.index, record)
+        self._records[record.id] = record
+        self._states[record.state] += 1
+        self._head = max(self._head, record.change)
+        if known is not None and (known.id, known.state) != (record.id, record.state):
+            self._changed(known.id)
+
+    def _drop(self, slot: int) -> None:
+        known = self._shelves[slot >> SLOT_BITS].drop(slot & (1 << SLOT_BITS) - 1)
+        if known is not None:
+            del self._records[known.id]
+            self._states[known.state] -= 1
+            self._changed(known.id)
+
+    def _changed(self, machine_id: str) -> None:
+        """Whoever waited for the former state to be served need not wait any longer.
+
+        A new price or label is no such change: the state itself has to be carried by a List.
+        """
+        if waiting := self._waiting.pop(machine_id, None):
+            waiting.set_result(None)
+
+    async def served(self, machine_id: str) -> None:
+        """Wait until a List has carried the machine in its present state, or it left that."""
+        if machine_id not in self._records:
+            return
+        waiting = self._waiting.get(machine_id)
+        if waiting is None:
+            waiting = self._waiting[machine_id] = asyncio.get_running_loop().create_future()
+        await asyncio.shield(waiting)
+
+    # Reading
+
+    def answer_get(self, machine_id: str) -> bytes | None:
+        """One machine as a wire message; None when it does not exist."""
+        record = self.record(machine_id)
+        return None if record is None else self.encoded(record)
+
+    def answer_list(
+        self, *, states: frozenset[int], max_results: int, since_revision: bytes
+    ) -> bytes:
+        """A whole encoded MachineList.
+
+        Args:
+            states: wire numbers of the states wanted; empty for all.
+            max_results: upper bound; 0 or less for none.
+            since_revision: a cursor of an earlier answer; anything else means a full list.
+        """
+        since = cursor.decode(self.incarnation, since_revision)
+        since = 0 if since is None or since > self._head else since
+        last: int | None = None
+        if max_results > 0:
+            parts, last = self._page(states, max_results, since)
+        elif since:
+            parts = self._delta(states, since)
+        elif states:
+            parts = self._filtered(states)
+        else:
+            parts = self._all()
+        self._note_served(states, since, last)
+        revision = cursor.encode(self.incarnation, self._head if last is None else last)
+        parts.append(_REVISION_TAG + varint(len(revision)) + revision)
+        return b"".join(parts)
+
+    def _all(self) -> list[bytes]:
+        parts: list[bytes] = []
+        for shelf in self._shelves.values():
+            parts += self._unused(shelf)
+            parts += self._used(shelf)
+        return parts
+
+    def _unused(self, shelf: _Shelf) -> Iterator[bytes]:
+        if shelf.offering.withheld:
+            return
+        for chunk in range(-(-shelf.offering.offer.count // CHUNK_SLOTS)):
+            ready = shelf.unused_chunks.get(chunk)
+            if ready is None:
+                ready = shelf.unused_chunks[chunk] = self._encode_untouched(
+                    shelf,
+                    shelf.untouched_between(chunk * CHUNK_SLOTS, (chunk + 1) * CHUNK_SLOTS),
+                )
+            yield ready
+
+    def _used(self, shelf: _Shelf) -> Iterable[bytes]:
+        for chunk in shelf.stale_chunks:
+            first = chunk * CHUNK_SLOTS
+            shelf.used_chunks[chunk] = self._encode(
+                shelf,
+                (
+                    record
+                    for index in range(first, first + CHUNK_SLOTS)
+                    if (record := shelf.touched.get(index)) and not shelf.hidden(record)
+                ),
+            )
+        shelf.stale_chunks.clear()
+        return shelf.used_chunks.values()
+
+    def _filtered(self, states: frozenset[int]) -> list[bytes]:
+        parts: list[bytes] = []
+        for shelf in self._shelves.values():
+            if State.SPECULATIVE in states:
+                parts += self._unused(shelf)
+            wanted = (
+                r for r in shelf.touched.values() if r.state in states and not shelf.hidden(r)
+            )
+            parts.append(self._encode(shelf, wanted))
+        return parts
+
+    def _delta(self, states: frozenset[int], since: int) -> list[bytes]:
+        parts = [self._entry(record) for record in self._newer(states, since)]
+        if states and State.SPECULATIVE not in states:
+            return parts
+        for shelf, segment, start in self._newer_segments(since):
+            indexes = shelf.untouched_between(start, segment.first + segment.count)
+            parts.append(self._encode_untouched(shelf, indexes))
+        return parts
+
+    def _page(
+        self, states: frozenset[int], limit: int, since: int
+    ) -> tuple[list[bytes], int | None]:
+        """Oldest changes first; also the change number of the last one when more remain."""
+        used = sorted(
+            ((r.change, self._shelves[r.offering], r.index) for r in self._newer(states, since)),
+            key=lambda item: item[0],
+        )
+        sources: list[Iterable[tuple[int, _Shelf, int]]] = [used]
+        if not states or State.SPECULATIVE in states:
+            sources += [
+                self._numbered(shelf, segment, start)
+                for shelf, segment, start in self._newer_segments(since)
+            ]
+        ordered = heapq.merge(*sources, key=lambda item: item[0])
+        page = list(islice(ordered, limit))
+        more = next(ordered, None) is not None
+        parts = [
+            self._entry(shelf.touched[index])
+            if index in shelf.touched
+            else self._encode_untouched(shelf, (index,))
+            for _, shelf, index in page
+        ]
+        return parts, page[-1][0] if more else None
+
+    def _newer(self, states: frozenset[int], since: int) -> Iterator[Record]:
+        """Visible records changed after `since`, newest first."""
+        for record in reversed(self._records.values()):
+            if record.change <= since:
+                return
+            if states and record.state not in states:
+                continue
+            if not self._shelves[record.offering].hidden(record):
+                yield record
+
+    def _newer_segments(self, since: int) -> Iterator[tuple[_Shelf, Segment, int]]:
+        """Segments with untouched slots changed after `since`, and the first such index."""
+        for shelf in self._shelves.values():
+            if shelf.offering.withheld:
+                continue
+            for segment in shelf.offering.segments:
+                skip = max(0, since + 1 - segment.base)
+                if skip < segment.count:
+                    yield shelf, segment, segment.first + skip
+
+    @staticmethod
+    def _numbered(shelf: _Shelf, segment: Segment, start: int) -> Iterator[tuple[int, _Shelf, int]]:
+        for index in shelf.untouched_between(start, segment.first + segment.count):
+            yield segment.base + index - segment.first, shelf, index
+
+    def _entry(self, record: Record) -> bytes:
+        return self._encoder.entry(self.encoded(record))
+
+    def _encode(self, shelf: _Shelf, records: Iterable[Record]) -> bytes:
+        encode, frame = self._encoder.machine, self._encoder.entry
+        shared, provider = shelf.shared, self._provider
+        return b"".join([frame(encode(record, shared, provider)) for record in records])
+
+    def _encode_untouched(self, shelf: _Shelf, indexes: Iterable[int]) -> bytes:
+        name = shelf.offering.machine_id
+        return self._encoder.unused_entries([name(index) for index in indexes], shelf.shared)
+
+    def _note_served(self, states: frozenset[int], since: int, last: int | None) -> None:
+        """Wake those who wait for a machine to be served, if this answer carried it."""
+        for machine_id in list(self._waiting):
+            record = self._records[machine_id]
+            carried = (
+                since < record.change
+                and (not states or record.state in states)
+                and (last is None or record.change <= last)
+                and not self._shelves[record.offering].hidden(record)
+            )
+            if carried:
+                self._waiting.pop(machine_id).set_result(None)

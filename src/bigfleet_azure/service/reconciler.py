@@ -1,0 +1,163 @@
+"""Compares the substrate with the inventory, and walks lost machines where a shard can follow.
+
+A list is a hint: absence is believed only after the substrate was asked about that very host, and a
+pass that lost an unlikely share of the fleet changes nothing (field case A11).
+"""
+
+import asyncio
+import logging
+
+from bigfleet_azure.backends.base import Backend, Condition, Observation
+from bigfleet_azure.domain.changes import ChangeSet
+from bigfleet_azure.domain.errors import BackendError
+from bigfleet_azure.domain.lifecycle import LOSS_WALKS, State
+from bigfleet_azure.domain.machine import Record
+from bigfleet_azure.domain.settle import finish_loss, lose, vanish
+from bigfleet_azure.kit.clock import Clock
+from bigfleet_azure.kit.supervisor import Supervisor
+from bigfleet_azure.service.conditions import Conditions
+from bigfleet_azure.service.inventory import Inventory
+from bigfleet_azure.service.journal import Journal
+from bigfleet_azure.telemetry.metrics import Metrics
+
+logger = logging.getLogger(__name__)
+
+SUSPICIOUS_SHARE = 0.5
+SUSPICIOUS_COUNT = 10
+"""A list that lacks more than half of the hosts, and more than ten, is taken for a faulty list."""
+
+SUSPICIOUS_PASSES = 3
+"""A list that stays so for this many passes is believed after all, host by host."""
+
+YIELD_EVERY = 500
+"""Records compared before other work gets a turn."""
+
+INVENTORY_CONDITION = "substrate-inventory"
+SHRUNK_CONDITION = "substrate-list-shrunk"
+
+
+class Reconciler:
+    """Finds hosts that vanished, were evicted, stopped or broke, and shows it to the shard."""
+
+    def __init__(
+        self,
+        *,
+        backend: Backend,
+        inventory: Inventory,
+        journal: Journal,
+        conditions: Conditions,
+        clock: Clock,
+        metrics: Metrics,
+        supervisor: Supervisor,
+    ) -> None:
+        self._backend = backend
+        self._inventory = inventory
+        self._journal = journal
+        self._conditions = conditions
+        self._clock = clock
+        self._metrics = metrics
+        self._supervisor = supervisor
+        self._suspicious_passes = 0
+
+    async def reconcile(self) -> None:
+        """One pass: list, compare, confirm each suspect by itself, begin the walks."""
+        try:
+            seen = {found.machine_id: found for found in await self._backend.inventory()}
+        except BackendError as error:
+            self._metrics.reconcile.labels("error").inc()
+            self._conditions.set(INVENTORY_CONDITION, f"hosts cannot be listed: {error}")
+            return
+        self._conditions.clear(INVENTORY_CONDITION)
+        settled = [r for r in self._inventory.records() if r.state in LOSS_WALKS]
+        suspects = await self._suspects(settled, seen)
+        missing = sum(1 for record in suspects if record.id not in seen)
+        if self._believable(missing, len(settled)):
+            for record in suspects:
+                await self._confirm(record)
+        self._metrics.reconcile.labels("success").inc()
+
+    def walk(self, record: Record) -> None:
+        """Continue the walk of a machine that an earlier process found lost."""
+        self._supervisor.start(f"loss of {record.id}", self._finish(record))
+
+    @staticmethod
+    async def _suspects(records: list[Record], seen: dict[str, Observation]) -> list[Record]:
+        suspects = []
+        for position, record in enumerate(records):
+            if position % YIELD_EVERY == 0:
+                await asyncio.sleep(0)
+            found = seen.get(record.id)
+            if found is None or _lost(record, found):
+                suspects.append(record)
+        return suspects
+
+    def _believable(self, missing: int, total: int) -> bool:
+        if missing <= SUSPICIOUS_COUNT or missing <= total * SUSPICIOUS_SHARE:
+            self._suspicious_passes = 0
+            self._conditions.clear(SHRUNK_CONDITION)
+            return True
+        self._suspicious_passes += 1
+        self._conditions.set(
+            SHRUNK_CONDITION,
+            f"the substrate's list lacks {missing} of {total} hosts; nothing is taken for lost "
+            f"until it stayed so for {SUSPICIOUS_PASSES} passes",
+        )
+        return self._suspicious_passes > SUSPICIOUS_PASSES
+
+    async def _confirm(self, suspect: Record) -> None:
+        try:
+            found = await self._backend.inspect(suspect.id, suspect.host)
+        except BackendError as error:
+            logger.warning(
+                "a suspect host cannot be inspected: %s", error, extra={"machine": suspect.id}
+            )
+            return
+        if not _lost(suspect, found):
+            return
+        reason = f"host lost: {found.condition}"
+        if found.detail:
+            reason = f"{reason} ({found.detail})"
+        lost: list[Record] = []
+
+        def build() -> ChangeSet:
+            current = self._inventory.record(suspect.id)
+            if current is None or current.change != suspect.change:
+                return ChangeSet()
+            settled = lose(current, reason, now=self._clock.now(), change=self._inventory.reserve())
+            assert settled.record is not None
+            lost[:] = [settled.record]
+            return settled.changes
+
+        await self._journal.change(suspect.id, build)
+        for record in lost:
+            self._metrics.losses.labels(found.condition).inc()
+            if found.condition is Condition.EVICTED:
+                self._metrics.spot_evictions.inc()
+            logger.warning("machine lost: %s", reason, extra={"machine": record.id})
+            self.walk(record)
+
+    async def _finish(self, record: Record) -> None:
+        await self._inventory.served(record.id)
+
+        def build() -> ChangeSet:
+            current = self._inventory.record(record.id)
+            if current is None or current.operation != record.operation:
+                return ChangeSet()
+            settled = finish_loss(current, now=self._clock.now(), change=self._inventory.reserve())
+            after = settled.record
+            if after and after.state is State.SPECULATIVE and self._inventory.surplus(after):
+                settled = vanish(settled)
+            return settled.changes
+
+        await self._journal.change(record.id, build)
+
+
+def _lost(record: Record, found: Observation) -> bool:
+    """Whether a settled machine's host can no longer do its work.
+
+    A bound machine whose last update failed still runs its workloads: it is left to the caller
+    (field case A7). An unbound one is of no use to anybody and is given back.
+    """
+    if found.condition is Condition.FAILED:
+        return record.state is State.IDLE
+    return found.condition is not Condition.RUNNING

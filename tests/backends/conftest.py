@@ -1,0 +1,16 @@
+"""The backends that the contract suite runs on."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.backends.harness import Harness, SimulatedHarness
+
+
+@pytest.fixture(params=["simulated", "instrumented"])
+async def harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Harness]:
+    made = SimulatedHarness(tmp_path / "state.region", instrumented=request.param == "instrumented")
+    await made.backend.start()
+    yield made
+    await made.backend.close()
