@@ -1,0 +1,1 @@
+"""The command line: the daemon's entry point and the tools beside it."""

@@ -1,0 +1,1 @@
+"""The daemon: its settings, and the one place where its parts are put together."""

@@ -1,0 +1,354 @@
+"""The daemon's life: what is started in which order, what is stopped in which order.
+
+Start: the state is opened and checked, the inventory is loaded, gRPC listens, operations in flight
+are resumed, and only then comes what the first answer does not need. Stop is the other way round,
+within a bound, and leaves every accepted operation resumable.
+"""
+
+import asyncio
+import gc
+import importlib
+import logging
+import os
+import platform
+import random
+import signal
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+from bigfleet_azure import __version__
+from bigfleet_azure.daemon.assembly import Parts, assemble, open_store
+from bigfleet_azure.daemon.settings import Settings
+from bigfleet_azure.domain.errors import BackendError
+from bigfleet_azure.domain.offering import Offer, built_in_mix
+from bigfleet_azure.kit.clock import Clock, SystemClock
+from bigfleet_azure.kit.supervisor import Supervisor
+from bigfleet_azure.rpc.server import ListenError, RpcServer
+from bigfleet_azure.rpc.tls import Certificates, TlsError, TlsFiles
+from bigfleet_azure.service.catalogue import OffersRefused
+from bigfleet_azure.service.conditions import Conditions
+from bigfleet_azure.store.base import Store
+from bigfleet_azure.telemetry import logs
+from bigfleet_azure.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from bigfleet_azure.web.app import WebServer
+
+logger = logging.getLogger(__name__)
+
+RPC_GRACE_SECONDS = 5.0
+"""Time running RPCs get when the daemon stops."""
+
+SHUTDOWN_LIMIT_SECONDS = 9.0
+"""With the store's last flush the exit stays within 10 s; Kubernetes kills after 30 s."""
+
+FIRST_WRITE_SECONDS = 60.0
+"""Longest time for writing changed offerings at start; 100,000 machines in use need a few."""
+
+HOUSEKEEPING_SECONDS = 10.0
+"""Pause between looks at conditions, blocks, marks and certificates."""
+
+RECONCILE_JITTER = 0.1
+"""Share by which the pause between passes varies, so that many daemons do not list together."""
+
+_GC_THRESHOLDS = (50_000, 20, 100)
+"""Fewer and shorter pauses than the interpreter's defaults; what was loaded at start is frozen."""
+
+_SECOND_SIGNAL_EXIT = 130
+
+
+class StartError(Exception):
+    """The daemon cannot start; the text says why and what to do."""
+
+
+class CannotListen(StartError):
+    """The gRPC address cannot be listened on."""
+
+
+class _StoppedEarly(Exception):
+    """A signal came while the start was waiting for the store."""
+
+
+def run(settings: Settings) -> int:
+    """Serve until SIGTERM or SIGINT; returns the exit code.
+
+    Raises:
+        StartError, StoreUnusable: it could not start.
+    """
+    logs.begin(settings.log_level)
+    gc.disable()
+    gc.set_threshold(*_GC_THRESHOLDS)
+    daemon = Daemon(settings, SystemClock())
+    try:
+        asyncio.run(daemon.serve())
+    finally:
+        if not daemon.served:
+            logs.finish(settings.log_format)
+    return 0
+
+
+class Daemon:
+    """One daemon, for as long as it serves.
+
+    Attributes:
+        served: whether it ever got as far as serving.
+    """
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        self.served = False
+        self._settings = settings
+        self._clock = clock
+        self._metrics = Metrics()
+        self._conditions = Conditions(clock, self._metrics)
+        self._supervisor = Supervisor()
+        self._stop = asyncio.Event()
+        self._reload_wanted = asyncio.Event()
+        self._ready = False
+        self._web: WebServer | None = None
+
+    async def serve(self) -> None:
+        """Start, serve until told to stop, stop."""
+        self._watch_signals()
+        for warning in self._settings.warnings:
+            logger.warning("%s", warning)
+        offers = self._offers()
+        certificates = self._certificates()
+        store = open_store(self._settings, self._clock, self._metrics)
+        async with AsyncExitStack() as stack:
+            try:
+                await self._start(stack, store, offers, certificates)
+            except _StoppedEarly:
+                logger.info("stopped before it served")
+                return
+            self.served = True
+            await self._stop.wait()
+            logger.info("stopping")
+            self._ready = False
+            try:
+                async with asyncio.timeout(SHUTDOWN_LIMIT_SECONDS):
+                    await stack.pop_all().aclose()
+            except TimeoutError:
+                logger.error(
+                    "stopping took longer than %gs; what is left is cut off", SHUTDOWN_LIMIT_SECONDS
+                )
+
+    async def _start(
+        self,
+        stack: AsyncExitStack,
+        store: Store,
+        offers: list[Offer],
+        certificates: Certificates | None,
+    ) -> None:
+        """Start everything; `stack` stops it in the reverse order."""
+        settings = self._settings
+        snapshot = store.open()
+        stack.push_async_callback(store.close)
+        parts = assemble(
+            settings,
+            clock=self._clock,
+            metrics=self._metrics,
+            conditions=self._conditions,
+            supervisor=self._supervisor,
+            store=store,
+            snapshot=snapshot,
+        )
+        await self._apply_first(parts, offers)
+        _settle_memory()
+        server = RpcServer(
+            parts.provider, self._metrics, certificates=certificates, reflection=settings.reflection
+        )
+        try:
+            port = await server.start(str(settings.addr))
+        except ListenError as error:
+            raise CannotListen(str(error)) from error
+        stack.push_async_callback(parts.backend.close)
+        stack.push_async_callback(self._close_web)
+        stack.push_async_callback(self._supervisor.close)
+        stack.push_async_callback(server.close, RPC_GRACE_SECONDS)
+        await server.ready()
+        self._ready = True
+        self._announce(parts, port, certificates)
+        if snapshot.wrong_key:
+            self._conditions.set("state-key", snapshot.wrong_key)
+        try:
+            await parts.backend.start()
+        except BackendError as error:
+            raise StartError(str(error)) from error
+        parts.take_up(snapshot)
+        await self._start_web(parts)
+        await asyncio.to_thread(logs.finish, settings.log_format)
+        self._start_loops(parts, certificates)
+
+    def _watch_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+
+        def stop() -> None:
+            if self._stop.is_set():
+                os._exit(_SECOND_SIGNAL_EXIT)  # what was accepted is on disk already
+            self._stop.set()
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop)
+        # From the first moment on, since a SIGHUP that nobody handles ends the process.
+        loop.add_signal_handler(signal.SIGHUP, self._reload_wanted.set)
+
+    def _offers(self) -> list[Offer]:
+        settings = self._settings
+        if settings.offerings is None:
+            offers = built_in_mix(settings.seed_count, (settings.zone_a, settings.zone_b))
+        else:
+            from bigfleet_azure.daemon.offerings_file import OfferingsError, load
+
+            try:
+                offers, warnings = load(settings.offerings)
+            except OfferingsError as error:
+                raise StartError(str(error)) from error
+            for warning in warnings:
+                logger.warning("%s", warning)
+        if settings.fake_faults:
+            from bigfleet_azure.backends.simulated.faults import fault_offers
+
+            offers += fault_offers(settings.zone_a)
+        return offers
+
+    async def _reload(self, parts: Parts) -> None:
+        """Apply the offerings file again; a faulty one changes nothing and is a condition."""
+        try:
+            applied = await parts.catalogue.apply(self._offers())
+        except (StartError, OffersRefused) as error:
+            self._conditions.set("offerings", str(error))
+            return
+        self._conditions.clear("offerings")
+        logger.info(
+            "offerings applied",
+            extra={"added": applied.added, "removed": applied.removed, "changed": applied.changed},
+        )
+
+    def _certificates(self) -> Certificates | None:
+        settings = self._settings
+        if settings.tls_cert is None or settings.tls_key is None:
+            return None
+        files = TlsFiles(certificate=settings.tls_cert, key=settings.tls_key, ca=settings.tls_ca)
+
+        def report(trouble: str | None) -> None:
+            if trouble is None:
+                self._conditions.clear("tls")
+            else:
+                self._conditions.set("tls", trouble)
+
+        try:
+            return Certificates(files, self._clock, self._metrics, report)
+        except TlsError as error:
+            raise StartError(str(error)) from error
+
+    def _announce(self, parts: Parts, port: int, certificates: Certificates | None) -> None:
+        settings = self._settings
+        if settings.azure_backend == "auto" and not settings.use_fake_backend:
+            logger.warning(
+                "SIMULATED REGION: no --location was given, so the machines are not real; "
+                "--use-fake-backend says that this is meant"
+            )
+        security = "insecure"
+        if certificates is not None:
+            security = "mTLS" if certificates.mutual else "TLS"
+        logger.info(
+            "serving CapacityProvider",
+            extra={
+                "address": f"{settings.addr.host}:{port}",
+                "backend": parts.backend.name,
+                "security": security,
+                "version": __version__,
+            },
+        )
+        python = platform.python_version()
+        self._metrics.build_info.labels(__version__, python, parts.backend.name).set(1)
+
+    async def _apply_first(self, parts: Parts, offers: list[Offer]) -> None:
+        """Publish the offers before anything is served; needs the store only if they changed."""
+
+        async def publish() -> None:
+            await parts.catalogue.apply(offers)
+            await parts.catalogue.show_all()
+
+        first = asyncio.create_task(publish())
+        stopped = asyncio.create_task(self._stop.wait())
+        await asyncio.wait(
+            {first, stopped}, timeout=FIRST_WRITE_SECONDS, return_when=asyncio.FIRST_COMPLETED
+        )
+        stopped.cancel()
+        if not first.done():
+            first.cancel()
+            await asyncio.wait({first})
+        if first.cancelled():
+            if self._stop.is_set():
+                raise _StoppedEarly
+            trouble = "; ".join(c.message for c in self._conditions.standing())
+            raise StartError(f"the changed offerings cannot be written to the state: {trouble}")
+        try:
+            first.result()
+        except OffersRefused as error:
+            raise StartError(str(error)) from error
+
+    async def _start_web(self, parts: Parts) -> None:
+        address = self._settings.metrics_addr
+        if address is None:
+            return
+        # Imported in a thread: it takes longer than the first List may wait.
+        await asyncio.to_thread(importlib.import_module, "bigfleet_azure.web.app")
+        from bigfleet_azure.web.app import HttpListenError, WebServer
+
+        web = WebServer(
+            self._metrics,
+            self._conditions,
+            self._clock,
+            ready=lambda: self._ready,
+            refresh=parts.refresh_metrics,
+        )
+        try:
+            await web.start(address.host, address.port)
+        except HttpListenError as error:
+            self._conditions.set("metrics-listener", f"{error}; gRPC is served all the same")
+            return
+        self._web = web
+
+    async def _close_web(self) -> None:
+        if self._web is not None:
+            await self._web.close()
+
+    def _start_loops(self, parts: Parts, certificates: Certificates | None) -> None:
+        async def keep_house() -> None:
+            self._conditions.repeat()
+            parts.blocks.expire()
+            await parts.janitor.forget_marks()
+            if certificates is not None:
+                certificates.check()
+
+        async def pause() -> None:
+            await self._clock.sleep(HOUSEKEEPING_SECONDS)
+
+        self._supervisor.loop("housekeeping", keep_house, pause)
+        interval = self._settings.reconcile_interval.total_seconds()
+        if interval > 0:
+
+            async def between_passes() -> None:
+                spread = RECONCILE_JITTER * random.uniform(-1, 1)  # noqa: S311 - guards nothing
+                await self._clock.sleep(interval * (1 + spread))
+
+            self._supervisor.loop("reconcile", parts.reconciler.reconcile, between_passes)
+
+        async def reload_when_asked() -> None:
+            await self._reload_wanted.wait()
+            self._reload_wanted.clear()
+            await self._reload(parts)  # one at a time, whatever the number of signals
+
+        async def at_once() -> None:
+            return
+
+        self._supervisor.loop("reload offerings", reload_when_asked, at_once)
+
+
+def _settle_memory() -> None:
+    """What was loaded lives as long as the process: no collection needs to walk it again."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()

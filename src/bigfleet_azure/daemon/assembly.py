@@ -1,0 +1,184 @@
+"""Builds the service from settings: which parts there are, and who knows whom.
+
+Starting, stopping and loops are `daemon.app`'s.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from bigfleet_azure.backends.base import Backend
+from bigfleet_azure.backends.instrumented import InstrumentedBackend
+from bigfleet_azure.daemon.settings import Settings
+from bigfleet_azure.domain.decide import Limits
+from bigfleet_azure.domain.lifecycle import Kind, State
+from bigfleet_azure.kit.clock import Clock
+from bigfleet_azure.kit.supervisor import Supervisor
+from bigfleet_azure.rpc.codec import WireEncoder
+from bigfleet_azure.service.blocks import Blocks
+from bigfleet_azure.service.catalogue import Catalogue
+from bigfleet_azure.service.conditions import Conditions
+from bigfleet_azure.service.executor import Executor
+from bigfleet_azure.service.inventory import Inventory
+from bigfleet_azure.service.janitor import Janitor
+from bigfleet_azure.service.journal import Journal
+from bigfleet_azure.service.provider import Provider
+from bigfleet_azure.service.reconciler import Reconciler
+from bigfleet_azure.store.base import Snapshot, Store
+from bigfleet_azure.telemetry.metrics import Metrics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """The service, wired and not yet started."""
+
+    backend: Backend
+    inventory: Inventory
+    blocks: Blocks
+    catalogue: Catalogue
+    executor: Executor
+    janitor: Janitor
+    reconciler: Reconciler
+    provider: Provider
+    metrics: Metrics
+
+    def take_up(self, snapshot: Snapshot) -> None:
+        """Continue what an earlier process left: debts, failed machines, walks, operations."""
+        for debt in snapshot.debts:
+            self.janitor.owe(debt)
+        for record in snapshot.records:
+            if record.state is State.FAILED:
+                self.janitor.failed(record)
+            elif record.operation is not None and record.operation.loss:
+                self.reconciler.walk(record)
+            elif record.operation is not None:
+                self.executor.resume(record)
+
+    def refresh_metrics(self) -> None:
+        """Set the gauges that are counted only when somebody looks."""
+        self.executor.refresh_metrics()
+        self.janitor.refresh_metrics()
+        self.metrics.withheld.set(self.inventory.withheld())
+        for state, count in self.inventory.counts().items():
+            self.metrics.machines.labels(state.name).set(count)
+
+
+def assemble(
+    settings: Settings,
+    *,
+    clock: Clock,
+    metrics: Metrics,
+    conditions: Conditions,
+    supervisor: Supervisor,
+    store: Store,
+    snapshot: Snapshot,
+    backend: Backend | None = None,
+) -> Parts:
+    """Wire the service over an opened store.
+
+    Args:
+        settings: what the operator wants.
+        snapshot: what `store` held when it was opened.
+        backend: used instead of the one that the settings ask for.
+    """
+    backend = InstrumentedBackend(backend or simulated_backend(settings, clock), metrics)
+    inventory = Inventory(WireEncoder(), settings.provider, snapshot)
+    journal = Journal(store, inventory, conditions, clock)
+    blocks = Blocks(clock)
+    executor = Executor(
+        backend=backend,
+        store=store,
+        inventory=inventory,
+        journal=journal,
+        blocks=blocks,
+        clock=clock,
+        metrics=metrics,
+        supervisor=supervisor,
+        pools={
+            Kind.CREATE: settings.create_concurrency,
+            Kind.CONFIGURE: settings.configure_concurrency,
+            Kind.DRAIN: settings.drain_concurrency,
+            Kind.DELETE: settings.delete_concurrency,
+        },
+    )
+    janitor = Janitor(
+        backend=backend,
+        inventory=inventory,
+        journal=journal,
+        conditions=conditions,
+        clock=clock,
+        metrics=metrics,
+        supervisor=supervisor,
+        dwell_seconds=settings.failed_dwell.total_seconds(),
+        parallel=settings.delete_concurrency,
+    )
+    journal.follow(janitor.follow)
+    return Parts(
+        backend=backend,
+        inventory=inventory,
+        blocks=blocks,
+        catalogue=Catalogue(
+            backend=backend,
+            inventory=inventory,
+            journal=journal,
+            blocks=blocks,
+            clock=clock,
+            supervisor=supervisor,
+            provider=settings.provider,
+            region=settings.location,
+        ),
+        executor=executor,
+        janitor=janitor,
+        reconciler=Reconciler(
+            backend=backend,
+            inventory=inventory,
+            journal=journal,
+            conditions=conditions,
+            clock=clock,
+            metrics=metrics,
+            supervisor=supervisor,
+        ),
+        provider=Provider(
+            inventory=inventory,
+            journal=journal,
+            clock=clock,
+            limits=Limits(deadlines=settings.deadlines, blob_bytes=backend.max_blob_bytes),
+            start_work=executor.start,
+        ),
+        metrics=metrics,
+    )
+
+
+def open_store(settings: Settings, clock: Clock, metrics: Metrics) -> Store:
+    """The store that the settings ask for, not opened yet."""
+    if settings.state is None:
+        from bigfleet_azure.store.memory import MemoryStore
+
+        return MemoryStore()
+    from bigfleet_azure.store.sqlite import SqliteStore
+
+    key = settings.state_key
+    return SqliteStore(
+        settings.state,
+        clock=clock,
+        metrics=metrics,
+        key_file=settings.state_key_file,
+        key_text=key.reveal().decode(errors="replace") if key else None,
+    )
+
+
+def simulated_backend(settings: Settings, clock: Clock) -> Backend:
+    """The simulated region, its VMs kept beside the state file when there is one."""
+    from bigfleet_azure.backends.simulated.backend import SimulatedBackend
+    from bigfleet_azure.backends.simulated.options import SimulationOptions
+
+    options = SimulationOptions(
+        seed=settings.fake_seed,
+        latency=settings.fake_latency,
+        quota=settings.fake_quota or None,
+        evict_rate=settings.fake_evict_rate,
+        fail_rate=settings.fake_fail_rate,
+        throttle=settings.fake_throttle,
+        faults=settings.fake_faults,
+    )
+    ledger = Path(f"{settings.state}.region") if settings.state else None
+    return SimulatedBackend(options, clock, ledger)

@@ -1,0 +1,1 @@
+"""The gRPC edge: translation between the wire and the service, and nothing else."""

@@ -1,0 +1,1 @@
+"""The HTTP edge: metrics, liveness and readiness."""
