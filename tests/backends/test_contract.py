@@ -379,6 +379,12 @@ async def test_published_facts_keep_the_rules_of_every_record(
     }
 
 
+async def test_facts_of_what_is_no_size_are_refused(harness: Harness) -> None:
+    with pytest.raises(BackendError, match=r"m5\.large") as caught:
+        harness.backend.facts(offer(size="m5.large"))
+    assert caught.value.kind is FailureKind.INVALID
+
+
 async def test_blobs_of_128_kib_can_be_delivered(harness: Harness) -> None:
     assert harness.backend.max_blob_bytes >= 128 * 1024
     assert harness.backend.name

@@ -405,6 +405,16 @@ class Rig:
     async def submit(self, command: Command) -> Ack | Refusal:
         return await self.parts.provider.submit(command)
 
+    def call(self, kind: Kind) -> Callable[..., Awaitable[Ack | Refusal]]:
+        """The method that asks for `kind`."""
+        calls: dict[Kind, Callable[..., Awaitable[Ack | Refusal]]] = {
+            Kind.CREATE: self.create,
+            Kind.CONFIGURE: self.configure,
+            Kind.DRAIN: self.drain,
+            Kind.DELETE: self.delete,
+        }
+        return calls[kind]
+
     async def create(self, machine_id: str, token: Token = NO_TOKEN) -> Ack | Refusal:
         return await self.submit(Command(kind=Kind.CREATE, machine_id=machine_id, token=token))
 

@@ -349,6 +349,5 @@ class Daemon:
 
 def _settle_memory() -> None:
     """What was loaded lives as long as the process: no collection needs to walk it again."""
-    gc.collect()
     gc.freeze()
     gc.enable()

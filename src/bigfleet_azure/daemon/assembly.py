@@ -4,6 +4,7 @@ Starting, stopping and loops are `daemon.app`'s.
 """
 
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 from bigfleet_azure.backends.base import Backend
@@ -25,6 +26,10 @@ from bigfleet_azure.service.provider import Provider
 from bigfleet_azure.service.reconciler import Reconciler
 from bigfleet_azure.store.base import Snapshot, Store
 from bigfleet_azure.telemetry.metrics import Metrics
+
+SLOW_OK_MARGIN = timedelta(seconds=2)
+"""How far past its deadline a `fault-slow-ok` join succeeds; the certification lane looks that
+long after it (contract section 17)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,22 +89,6 @@ def assemble(
     inventory = Inventory(WireEncoder(), settings.provider, snapshot)
     journal = Journal(store, inventory, conditions, clock)
     blocks = Blocks(clock)
-    executor = Executor(
-        backend=backend,
-        store=store,
-        inventory=inventory,
-        journal=journal,
-        blocks=blocks,
-        clock=clock,
-        metrics=metrics,
-        supervisor=supervisor,
-        pools={
-            Kind.CREATE: settings.create_concurrency,
-            Kind.CONFIGURE: settings.configure_concurrency,
-            Kind.DRAIN: settings.drain_concurrency,
-            Kind.DELETE: settings.delete_concurrency,
-        },
-    )
     janitor = Janitor(
         backend=backend,
         inventory=inventory,
@@ -110,6 +99,23 @@ def assemble(
         supervisor=supervisor,
         dwell_seconds=settings.failed_dwell.total_seconds(),
         parallel=settings.delete_concurrency,
+    )
+    executor = Executor(
+        backend=backend,
+        store=store,
+        inventory=inventory,
+        journal=journal,
+        blocks=blocks,
+        janitor=janitor,
+        clock=clock,
+        metrics=metrics,
+        supervisor=supervisor,
+        pools={
+            Kind.CREATE: settings.create_concurrency,
+            Kind.CONFIGURE: settings.configure_concurrency,
+            Kind.DRAIN: settings.drain_concurrency,
+            Kind.DELETE: settings.delete_concurrency,
+        },
     )
     journal.follow(janitor.follow)
     return Parts(
@@ -179,6 +185,7 @@ def simulated_backend(settings: Settings, clock: Clock) -> Backend:
         fail_rate=settings.fake_fail_rate,
         throttle=settings.fake_throttle,
         faults=settings.fake_faults,
+        slow_ok_delay=timedelta(seconds=settings.deadlines.configure) + SLOW_OK_MARGIN,
     )
     ledger = Path(f"{settings.state}.region") if settings.state else None
     return SimulatedBackend(options, clock, ledger)

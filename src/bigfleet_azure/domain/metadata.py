@@ -9,12 +9,13 @@ from collections.abc import Mapping
 _FIELD_TAG = bytes([15 << 3 | 2])
 _KEY_TAG = b"\x0a"
 _VALUE_TAG = b"\x12"
+_SHORT_VARINTS = [bytes((value,)) for value in range(0x80)]
 
 
 def varint(value: int) -> bytes:
     """A non-negative integer in protobuf's base-128 form."""
     if value < 0x80:
-        return bytes((value,))
+        return _SHORT_VARINTS[value]
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)

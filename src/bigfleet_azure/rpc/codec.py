@@ -7,6 +7,7 @@ hold every answer against protobuf's own reading of it. Requests are parsed by p
 
 import struct
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from itertools import groupby
 
 from bigfleet_azure._pb import provider_pb2 as pb
@@ -46,7 +47,7 @@ _LIST_MACHINES = _tag(1, _BYTES)
 _ACK_OPERATION_ID = _tag(1, _BYTES)
 _ACK_MACHINE = _tag(2, _BYTES)
 
-_UNUSED_STATE = _MACHINE_STATE + varint(State.SPECULATIVE)
+_STATES = {state: _MACHINE_STATE + varint(state) for state in State}
 
 
 class WireEncoder:
@@ -76,22 +77,28 @@ class WireEncoder:
 
     def machine(self, record: Record, shared: bytes, provider: str) -> bytes:
         """A whole Machine message; `host` is absent, not empty, while the record has none."""
+        identity = record.id.encode()
         parts = [
-            _text(_MACHINE_ID, record.id),
-            _MACHINE_STATE,
-            varint(record.state),
+            _MACHINE_ID,
+            varint(len(identity)),
+            identity,
+            _STATES[record.state],
             shared,
+            record.metadata,
         ]
         if record.host:
-            host = _text(_HOST_PROVIDER, provider) + _text(_HOST_REF, record.host)
-            parts.append(_sized(_MACHINE_HOST, host))
+            before = _host_before_ref(provider)
+            ref = record.host.encode()
+            size = varint(len(ref))
+            whole = len(before) + len(size) + len(ref)
+            parts += (_MACHINE_HOST, varint(whole), before, size, ref)
+        if record.cluster:
+            cluster = record.cluster.encode()
+            parts += (_MACHINE_CLUSTER, varint(len(cluster)), cluster)
         if record.last_error:
             # Vendors' texts end up here: one broken character must not break every List.
             text = record.last_error.encode(errors="replace")
-            parts.append(_sized(_MACHINE_LAST_ERROR, text))
-        if record.cluster:
-            parts.append(_text(_MACHINE_CLUSTER, record.cluster))
-        parts.append(record.metadata)
+            parts += (_MACHINE_LAST_ERROR, varint(len(text)), text)
         return b"".join(parts)
 
     def entry(self, body: bytes) -> bytes:
@@ -104,13 +111,19 @@ class WireEncoder:
         Ids of one length have equal bytes on both sides of them, so a run of such entries is the
         ids joined by what stands between two of them.
         """
-        after = _UNUSED_STATE + shared
+        after = _STATES[State.SPECULATIVE] + shared
         runs: list[bytes] = []
         for size, run in groupby(map(str.encode, ids), len):
             before_id = _MACHINE_ID + varint(size)
             before = _LIST_MACHINES + varint(len(before_id) + size + len(after)) + before_id
             runs += (before, (after + before).join(run), after)
         return b"".join(runs)
+
+
+@lru_cache(maxsize=16)
+def _host_before_ref(provider: str) -> bytes:
+    """What stands before the reference in a HostRef: a daemon has one provider name."""
+    return _text(_HOST_PROVIDER, provider) + _HOST_REF
 
 
 def ack(operation_id: str, machine: bytes) -> bytes:

@@ -23,6 +23,7 @@ from bigfleet_azure.kit.clock import Clock
 from bigfleet_azure.kit.supervisor import Supervisor
 from bigfleet_azure.service.blocks import TIME_TO_LIVE_SECONDS, Blocks
 from bigfleet_azure.service.inventory import Inventory
+from bigfleet_azure.service.janitor import Janitor
 from bigfleet_azure.service.journal import Journal
 from bigfleet_azure.store.base import Store
 from bigfleet_azure.telemetry.metrics import Metrics
@@ -60,6 +61,7 @@ class Executor:
         inventory: Inventory,
         journal: Journal,
         blocks: Blocks,
+        janitor: Janitor,
         clock: Clock,
         metrics: Metrics,
         supervisor: Supervisor,
@@ -70,6 +72,7 @@ class Executor:
         self._inventory = inventory
         self._journal = journal
         self._blocks = blocks
+        self._janitor = janitor
         self._clock = clock
         self._metrics = metrics
         self._supervisor = supervisor
@@ -150,6 +153,9 @@ class Executor:
     ) -> str:
         """Call the backend until it succeeds or refuses for good."""
         if operation.kind is Kind.CREATE:
+            last.text = "leftovers of the slot's last host are not removed yet"
+            await self._janitor.cleared(record.id)
+            last.text = ""
             await self._blocks.turn(record.offering)
         attempt = 0
         while True:

@@ -93,6 +93,14 @@ class Janitor:
             self._retiring.add(record.id)
             self._supervisor.start(f"retire {record.id}", self._retire(record))
 
+    async def cleared(self, machine_id: str) -> None:
+        """Wait until nothing is owed any more under that id."""
+        while owed := self._owed(machine_id):
+            await self._paid[owed[0]].wait()
+
+    def _owed(self, machine_id: str) -> list[int]:
+        return [debt.number for debt in self._debts.values() if debt.machine_id == machine_id]
+
     def refresh_metrics(self) -> None:
         """Set the gauges that are read only when somebody looks."""
         now = self._clock.now()
@@ -178,12 +186,10 @@ class Janitor:
 
     async def _clear_substrate(self, record: Record) -> None:
         """Wait until nothing of the machine is left, owing it first if nobody does yet."""
-        owed = [debt.number for debt in self._debts.values() if debt.machine_id == record.id]
-        if not owed and record.host:
+        if record.host and not self._owed(record.id):
 
             def build() -> ChangeSet:
                 number = self._inventory.reserve()
-                owed[:] = [number]
                 debt = debt_of(
                     record,
                     "its machine FAILED",
@@ -194,6 +200,4 @@ class Janitor:
                 return ChangeSet(debts=(debt,), head=number)
 
             await self._journal.change(record.id, build)
-        for number in owed:
-            if (paid := self._paid.get(number)) is not None:
-                await paid.wait()
+        await self.cleared(record.id)

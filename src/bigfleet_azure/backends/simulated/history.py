@@ -11,6 +11,7 @@ Lines, times in Unix seconds:
 """
 
 import math
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,7 +102,8 @@ def _replay(event: Event, machines: dict[str, VirtualMachine], places: list[Plac
         machines[name] = VirtualMachine(name, operation, places[where], float(at), doomed == [1])
     elif what == _BOUND:
         operation, cluster, at, after = rest
-        machines[name].given = Binding(operation, cluster, float(at), after)
+        # One string per cluster, not per VM.
+        machines[name].given = Binding(operation, sys.intern(cluster), float(at), after)
     elif what == _UNBOUND:
         binding = machines[name].given
         if binding is None:

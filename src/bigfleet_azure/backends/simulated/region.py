@@ -204,7 +204,13 @@ class Region:
     # What happens behind a caller's back
 
     def evict(self, name: str) -> None:
-        """Take the capacity of a spot VM away: it stays, deallocated, until it is deleted."""
+        """Take the capacity of a spot VM away: it stays, deallocated, until it is deleted.
+
+        This and the next three raise KeyError when there is no such VM.
+
+        Raises:
+            ValueError: it is no spot VM.
+        """
         if self._machines[name].place.priority != SPOT:
             raise ValueError(f"{name} is no spot VM, those are never evicted")
         self._afflict(name, Health.EVICTED)
@@ -323,8 +329,7 @@ class Region:
         self._record(history.created(vm, number))
 
     def _load(self, ledger: Ledger) -> None:
-        events = ledger.open()
-        self._machines, self._places = history.replay(ledger.path, events)
+        self._machines, self._places = history.replay(ledger.path, ledger.open())
         for vm in self._machines.values():
             self._used[vm.place] = self._used.get(vm.place, 0) + 1
             if vm.gone_at < NEVER:
@@ -332,7 +337,7 @@ class Region:
             else:
                 self._plan_eviction(vm)
         self._advance()
-        if len(events) > _SPARE_LINES + _LINES_PER_VM * len(self._machines):
+        if ledger.lines > _SPARE_LINES + _LINES_PER_VM * len(self._machines):
             ledger.rewrite(history.snapshot(self._machines.values(), self._places))
 
 

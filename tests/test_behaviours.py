@@ -1,0 +1,16 @@
+"""No numbered behaviour of the contract goes without a test."""
+
+from scripts import behaviours
+
+
+def test_every_behaviour_that_is_not_for_later_has_a_test_with_its_number() -> None:
+    required = behaviours.described().keys() - behaviours.later()
+    assert sorted(required - behaviours.proofs().keys()) == []
+
+
+def test_tests_carry_only_numbers_that_exist() -> None:
+    assert sorted(behaviours.proofs().keys() - behaviours.described().keys()) == []
+
+
+def test_all_ninety_four_behaviours_are_described() -> None:
+    assert sorted(behaviours.described()) == list(range(1, 95))
