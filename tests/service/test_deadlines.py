@@ -94,7 +94,6 @@ async def test_time_spent_in_the_queue_does_not_count() -> None:
         assert {rig.state(machine) for machine in rig.ids()} == {"IDLE"}
 
 
-@pytest.mark.xfail(reason="the wait is persisted only when it ends")
 @pytest.mark.behaviour(63, 80)
 async def test_time_spent_in_the_queue_does_not_count_over_a_restart_either() -> None:
     flags = ["--create-concurrency", "1", "--create-timeout", "60s"]

@@ -59,7 +59,6 @@ async def test_every_kind_of_change_is_accepted(opened: Store):
     )
     await opened.commit(
         ChangeSet(
-            removed=(FULL_RECORD.slot,),
             dropped_marks=(("no-such-machine", "shard-b"), ("never-seen", "shard-c")),
             handed_over=(FULL_RECORD.slot, 12345),
             cleared_debts=(DEBT.number, 999),
@@ -93,12 +92,6 @@ async def test_a_newer_blob_takes_the_place_of_an_older_one(opened: Store):
     await opened.commit(ChangeSet(blob=(7, Secret(b"old"))))
     await opened.commit(ChangeSet(blob=(7, Secret(b"new"))))
     assert await opened.blob(7) == Secret(b"new")
-
-
-async def test_the_blob_of_a_removed_machine_goes_with_it(opened: Store):
-    await opened.commit(ChangeSet(blob=(7, Secret(b"join"))))
-    await opened.commit(ChangeSet(removed=(7,)))
-    assert await opened.blob(7) is None
 
 
 async def test_an_empty_blob_is_a_blob(opened: Store):

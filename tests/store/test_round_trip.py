@@ -195,15 +195,17 @@ async def test_the_last_change_of_a_row_wins_within_a_group_and_across(make: Mak
     first = store.commit(OFFERED)
     waiting = [
         store.commit(ChangeSet(records=(record(1, change=1), record(2, change=2)))),
-        store.commit(ChangeSet(removed=(record(1).slot,))),
-        store.commit(ChangeSet(removed=(record(2).slot,), records=(record(3, change=3),))),
-        store.commit(ChangeSet(records=(record(2, change=4),))),
+        store.commit(ChangeSet(records=(record(2, change=4), record(3, change=3)))),
         store.commit(ChangeSet(records=(record(3, change=5),))),
     ]
     for one in (first, *waiting):
         await one
     await store.close()
-    assert make().open().records == (record(2, change=4), record(3, change=5))
+    assert make().open().records == (
+        record(1, change=1),
+        record(2, change=4),
+        record(3, change=5),
+    )
 
 
 async def test_a_record_that_would_come_back_as_another_is_refused(make: Make):

@@ -93,8 +93,6 @@ class RetainingStore:
         self.commits.append(changes)
         for record in changes.records:
             self.records[record.slot] = record
-        for slot in changes.removed:
-            self.records.pop(slot, None)
         for key in changes.dropped_marks:
             self.marks.pop(key, None)
         for side in changes.marks:

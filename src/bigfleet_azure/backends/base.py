@@ -46,6 +46,7 @@ class Assignment:
 class Condition(StrEnum):
     """What a host is found to be, from the outside."""
 
+    CREATING = "creating"
     RUNNING = "running"
     STOPPED = "stopped"
     EVICTED = "evicted"

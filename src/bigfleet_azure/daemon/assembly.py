@@ -148,7 +148,7 @@ def assemble(
             journal=journal,
             clock=clock,
             limits=Limits(deadlines=settings.deadlines, blob_bytes=backend.max_blob_bytes),
-            start_work=executor.start,
+            worker=executor,
         ),
         metrics=metrics,
     )

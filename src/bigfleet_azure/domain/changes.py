@@ -15,7 +15,6 @@ class ChangeSet:
 
     Attributes:
         records: rows to write, each under its slot.
-        removed: slots whose rows are dropped.
         marks: fence marks kept beside the records.
         dropped_marks: such marks to forget, as (machine id, shard id).
         blob: slot and bootstrap blob to keep, sealed, until it was handed over.
@@ -23,11 +22,10 @@ class ChangeSet:
         debts: debts to record or to update, each under its number.
         cleared_debts: numbers of debts that were paid.
         offerings: offerings to write, each under its number.
-        head: the newest change number, when this change removes rows that may carry it.
+        head: the newest change number, when no row of this change carries it.
     """
 
     records: tuple[Record, ...] = ()
-    removed: tuple[int, ...] = ()
     marks: tuple[SideMark, ...] = ()
     dropped_marks: tuple[tuple[str, str], ...] = ()
     blob: tuple[int, Secret] | None = None

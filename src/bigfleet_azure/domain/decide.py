@@ -47,17 +47,14 @@ class View:
     Attributes:
         record: the committed record; None when no such machine exists.
         stored: whether the record has a row of its own; untouched slots have none.
-        side_mark: the mark of this token's shard kept beside the record, if any.
+        mark: the newest mark of this token's shard.
+        side_mark: a mark of that shard is kept beside the record.
     """
 
     record: Record | None
     stored: bool
-    side_mark: Mark | None
-
-    def mark(self, shard_id: str) -> Mark | None:
-        """The mark that stands against a token of `shard_id`."""
-        own = self.record.mark if self.record else None
-        return own if own is not None and own.shard_id == shard_id else self.side_mark
+    mark: Mark | None
+    side_mark: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +94,9 @@ class Limits:
     blob_bytes: int
 
 
-def decide(command: Command, view: View, *, now: float, change: int, limits: Limits) -> Decision:
+def decide(
+    command: Command, view: View, *, now: float, change: int, queued: bool, limits: Limits
+) -> Decision:
     """Decide about `command`.
 
     Args:
@@ -106,6 +105,7 @@ def decide(command: Command, view: View, *, now: float, change: int, limits: Lim
             change set was written.
         now: Unix seconds.
         change: the next change number; it also becomes the operation's number.
+        queued: an operation accepted now has to wait for a free place.
         limits: sizes and deadlines in force.
 
     Returns:
@@ -114,7 +114,7 @@ def decide(command: Command, view: View, *, now: float, change: int, limits: Lim
     malformed = _malformed(command)
     if malformed:
         return _refused(RefusalReason.INVALID, malformed)
-    mark = view.mark(command.token.shard_id)
+    mark = view.mark
     if not passes(command.token, mark):
         assert mark is not None
         return _refused(
@@ -144,7 +144,7 @@ def decide(command: Command, view: View, *, now: float, change: int, limits: Lim
     invalid = _invalid_argument(command, limits)
     if invalid:
         return _refused(RefusalReason.INVALID, invalid, _mark_only(command, view, now))
-    return _accepted(command, view, record, now=now, change=change, limits=limits)
+    return _accepted(command, view, record, now=now, change=change, queued=queued, limits=limits)
 
 
 def _malformed(command: Command) -> str:
@@ -214,6 +214,7 @@ def _accepted(
     *,
     now: float,
     change: int,
+    queued: bool,
     limits: Limits,
 ) -> Accepted:
     grace = min(command.grace_seconds, MAX_GRACE_SECONDS) if command.kind is Kind.DRAIN else 0
@@ -223,6 +224,7 @@ def _accepted(
         accepted_at=now,
         deadline=now + limits.deadlines.seconds(command.kind, grace),
         grace_seconds=grace,
+        queued=queued,
     )
     entered = _entered(command, operation, record, now=now)
     mark = mark_of(command.token)
@@ -236,7 +238,7 @@ def _accepted(
             records=(entered,),
             marks=(SideMark(record.id, mark, now),) if mark is not None and not inline else (),
             dropped_marks=((record.id, mark.shard_id),)
-            if mark is not None and inline and view.side_mark is not None
+            if mark is not None and inline and view.side_mark
             else (),
             blob=(record.slot, command.blob) if command.kind is Kind.CONFIGURE else None,
         ),

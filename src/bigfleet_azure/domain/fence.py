@@ -50,6 +50,12 @@ def passes(token: Token, mark: Mark | None) -> bool:
     return (token.epoch, token.sequence) > (mark.epoch, mark.sequence)
 
 
+def newest(*marks: Mark | None) -> Mark | None:
+    """The newest of some marks of one pair; None when there is none."""
+    known = [mark for mark in marks if mark is not None]
+    return max(known, key=lambda mark: (mark.epoch, mark.sequence), default=None)
+
+
 def mark_of(token: Token) -> Mark | None:
     """The mark that an accepted token leaves; None for the absent token."""
     if token.absent:

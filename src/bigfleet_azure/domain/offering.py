@@ -261,6 +261,13 @@ def derived_prefix(offer: Offer, *, provider: str, region: str) -> str:
     return _shortened(f"{where}-{_SHORT_CAPACITY[offer.capacity_type]}-{size}-{zone}")
 
 
+def named_for(prefix: str, offer: Offer, provider: str) -> bool:
+    """Whether a prefix was derived under that provider name."""
+    if offer.fixed_prefix:
+        return True
+    return prefix.startswith(_shortened(provider)[: _MAX_PREFIX - _DIGEST_CHARACTERS - 1])
+
+
 def region_of(zone: str) -> str:
     """The region a zone name starts with: `eastus` for `eastus-1`."""
     region, dash, number = zone.rpartition("-")

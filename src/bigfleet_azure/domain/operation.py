@@ -17,6 +17,7 @@ class Operation:
         grace_seconds: time workloads get for graceful shutdown (Drain only).
         handed_over: the bootstrap blob has reached the machine and is no longer stored
             (Configure only); what is left is waiting for the node to be Ready.
+        queued: it waits for a free place in our own pools, which does not count.
         loss: why the host is gone, when this is a loss walk and not a caller's mutation
             (contract section 12); empty otherwise.
     """
@@ -27,6 +28,7 @@ class Operation:
     deadline: float
     grace_seconds: int = 0
     handed_over: bool = False
+    queued: bool = False
     loss: str = ""
 
 

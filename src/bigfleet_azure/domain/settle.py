@@ -184,23 +184,6 @@ def retire(record: Record, new_id: str, *, now: float, change: int) -> Settled:
         change=change,
         since=now,
     )
-    changes = ChangeSet(records=(after,), marks=_kept_mark(record, now))
+    marks = (SideMark(record.id, record.mark, now),) if record.mark else ()
+    changes = ChangeSet(records=(after,), marks=marks)
     return Settled(record=after, changes=changes)
-
-
-def _kept_mark(record: Record, now: float) -> tuple[SideMark, ...]:
-    return (SideMark(record.id, record.mark, now),) if record.mark else ()
-
-
-def vanish(settled: Settled) -> Settled:
-    """Turn "the slot is unused again" into "the slot is no longer offered": its row goes."""
-    record = settled.record
-    assert record is not None
-    changes = replace(
-        settled.changes,
-        records=(),
-        removed=(record.slot,),
-        marks=settled.changes.marks + _kept_mark(record, record.since),
-        head=record.change,
-    )
-    return Settled(record=None, changes=changes)

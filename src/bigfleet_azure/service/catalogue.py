@@ -7,7 +7,7 @@ shape gives exactly the machines that show it a new change number.
 import asyncio
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from bigfleet_azure.backends.base import Backend
@@ -15,8 +15,7 @@ from bigfleet_azure.domain.changes import ChangeSet
 from bigfleet_azure.domain.errors import BackendError
 from bigfleet_azure.domain.lifecycle import State
 from bigfleet_azure.domain.machine import Record
-from bigfleet_azure.domain.offering import Assignment, Offer, Offering, assign
-from bigfleet_azure.domain.settle import Settled, vanish
+from bigfleet_azure.domain.offering import Assignment, Offer, Offering, assign, named_for
 from bigfleet_azure.kit.clock import Clock
 from bigfleet_azure.kit.supervisor import Supervisor
 from bigfleet_azure.service.blocks import Blocks
@@ -91,12 +90,18 @@ class Catalogue:
             changed += await self._apply(assignment)
         for offering in known.values():
             removed += offering.offer.count
-            await self._shrink(offering, 0)
+            await self._shrink(offering.number, 0)
         return Applied(added=added, removed=removed, changed=changed)
 
     def _check(self, offers: Sequence[Offer]) -> None:
-        """Find everything that the substrate cannot offer before anything is changed."""
-        faults = []
+        """Find everything that cannot be offered before anything is changed."""
+        faults = [
+            f"offering {known.prefix}: its machines were published under another --provider "
+            f"than {self._provider!r}, and host.provider must not change under them"
+            for known in self._inventory.offerings()
+            if not named_for(known.prefix, known.offer, self._provider)
+            and any(record.host for record in self._inventory.records_of(known.number))
+        ]
         for offer in offers:
             try:
                 self._backend.facts(offer)
@@ -108,72 +113,90 @@ class Catalogue:
     async def _apply(self, assignment: Assignment) -> bool:
         """Bring one offering to its wanted shape; True when what it publishes changed."""
         before = self._inventory.find_offering(assignment.number)
-        wanted = self._described(assignment, before)
-        if before is not None and wanted == before:
+        wanted = self._described(assignment)
+        if before is not None and _same(wanted, before):
             return False
+        had = before.offer.count if before else 0
         changed = before is not None and wanted.published != before.published
-        if before is not None and wanted.offer.count < before.offer.count:
-            await self._shrink(before, wanted.offer.count)
 
-        def build() -> ChangeSet:
+        def build() -> Offering:
             current = self._inventory.find_offering(assignment.number)
             count = wanted.offer.count
-            grown = count - (current.offer.count if current else 0)
             after = replace(
                 wanted,
                 segments=current.segments if current else (),
                 withheld=current.withheld if current else False,
             )
             if changed:
-                base = self._inventory.reserve(count) if count else 0
-                return ChangeSet(offerings=(after.rebased(base),))
-            base = self._inventory.reserve(grown) if grown > 0 else 0
-            return ChangeSet(offerings=(after.resized(count, base),))
+                return after.rebased(self._inventory.reserve(count) if count else 0)
+            base = self._inventory.reserve(count - had) if count > had else 0
+            return after.resized(count, base)
 
-        await self._journal.change(_key(assignment.number), build)
-        if changed:
-            await self._touch(self._inventory.records_of(assignment.number))
+        def anew(record: Record) -> bool:
+            return changed or (record.state is State.SPECULATIVE and record.index >= had)
+
+        if wanted.offer.count < had:
+            await self._shrink(assignment.number, wanted.offer.count)
+        if before is None:
+            changes = lambda: ChangeSet(offerings=(build(),))  # noqa: E731 - one expression
+            await self._journal.change(_key(assignment.number), changes)
+        else:
+            await self._show(assignment.number, build, anew)
         return changed
 
-    def _described(self, assignment: Assignment, before: Offering | None) -> Offering:
+    def _described(self, assignment: Assignment) -> Offering:
         described = Offering(
             number=assignment.number,
             prefix=assignment.prefix,
             offer=assignment.offer,
             facts=self._backend.facts(assignment.offer),
-            segments=before.segments if before else (),
-            withheld=before.withheld if before else False,
         )
-        shared = self._inventory.shared_fields(described)
-        digest = hashlib.blake2b(shared, digest_size=_DIGEST_BYTES).hexdigest()
-        return replace(described, published=digest)
+        return replace(described, published=self._digest(described))
 
-    async def _shrink(self, before: Offering, count: int) -> None:
-        """Take slots away: at once where they are unused, by `vanish` where they are used.
+    def _digest(self, offering: Offering) -> str:
+        shared = self._inventory.shared_fields(offering)
+        return hashlib.blake2b(shared, digest_size=_DIGEST_BYTES).hexdigest()
 
-        An emptied offering is kept: its number is part of its slots' numbers, and must never
-        come to mean another.
+    async def _shrink(self, number: int, count: int) -> None:
+        """Take slots away: unused ones at once, used ones when they are empty.
+
+        The offering and the rows are kept: a number must never come to mean another offering, and
+        a retired id must not come back when its slot is offered again.
         """
 
         def build() -> ChangeSet:
-            current = self._inventory.offering(before.number)
+            current = self._inventory.offering(number)
+            if current.offer.count <= count:
+                return ChangeSet()
             return ChangeSet(offerings=(current.resized(count, 0),), head=self._inventory.reserve())
 
-        if before.offer.count > count:
-            await self._journal.change(_key(before.number), build)
-        for record in self._inventory.records_of(before.number):
-            if record.state is State.SPECULATIVE and self._inventory.surplus(record):
-                await self._remove(record)
+        await self._journal.change(_key(number), build)
 
-    async def _remove(self, record: Record) -> None:
-        def build() -> ChangeSet:
-            current = self._inventory.record(record.id)
-            if current is None or current.state is not State.SPECULATIVE:
+    async def _show(
+        self,
+        number: int,
+        build: Callable[[], Offering | None],
+        anew: Callable[[Record], bool],
+    ) -> None:
+        """Publish an offering, and give new change numbers to the records that `anew` picks.
+
+        Until all of them have one the offering is stored without its digest. A process that starts
+        after a crash in between takes it for changed, and shows all of it anew.
+        """
+
+        def publish() -> ChangeSet:
+            offering = build()
+            if offering is None:
                 return ChangeSet()
-            gone = replace(current, change=self._inventory.reserve(), since=self._clock.now())
-            return vanish(Settled(record=gone, changes=ChangeSet())).changes
+            return ChangeSet(offerings=(replace(offering, published=""),), head=offering.head)
 
-        await self._journal.change(record.id, build)
+        def complete() -> ChangeSet:
+            offering = self._inventory.offering(number)
+            return ChangeSet(offerings=(replace(offering, published=self._digest(offering)),))
+
+        await self._journal.change(_key(number), publish)
+        await self._touch([r for r in self._inventory.records_of(number) if anew(r)])
+        await self._journal.change(_key(number), complete)
 
     async def _touch(self, records: list[Record]) -> None:
         """Give each of these machines a new change number."""
@@ -195,32 +218,31 @@ class Catalogue:
 
     async def follow_block(self, number: int) -> None:
         """Hide the offering's unused slots while it is blocked; bring them back as changed."""
-        returned = False
-
-        def build() -> ChangeSet:
-            nonlocal returned
+        async with self._journal.locks.hold(f"block {number}"):
             offering = self._inventory.find_offering(number)
             blocked = self._blocks.blocked(number)
             if offering is None or blocked == offering.withheld:
-                return ChangeSet()
-            returned = not blocked
-            turned = replace(offering, withheld=blocked)
+                return
             if blocked:
-                head = self._inventory.reserve() if self._inventory.unused(number) else None
-                return ChangeSet(offerings=(turned,), head=head)
-            if self._inventory.untouched(number):
-                turned = turned.rebased(self._inventory.reserve(offering.offer.count))
-            return ChangeSet(offerings=(turned,))
+                await self._journal.change(_key(number), lambda: self._withheld(number))
+                return
+            await self._show(
+                number,
+                lambda: self._returned(number),
+                lambda record: record.state is State.SPECULATIVE,
+            )
+        logger.info("offering is back", extra={"offering": number})
 
-        await self._journal.change(_key(number), build)
-        if returned:
-            unused = [
-                record
-                for record in self._inventory.records_of(number)
-                if record.state is State.SPECULATIVE
-            ]
-            await self._touch(unused)
-            logger.info("offering is back", extra={"offering": number})
+    def _withheld(self, number: int) -> ChangeSet:
+        head = self._inventory.reserve() if self._inventory.unused(number) else None
+        hidden = replace(self._inventory.offering(number), withheld=True)
+        return ChangeSet(offerings=(hidden,), head=head)
+
+    def _returned(self, number: int) -> Offering:
+        offering = replace(self._inventory.offering(number), withheld=False)
+        if not self._inventory.untouched(number):
+            return offering
+        return offering.rebased(self._inventory.reserve(offering.offer.count))
 
     async def show_all(self) -> None:
         """Bring back what an earlier process withheld: blocks do not outlive a process."""
@@ -232,3 +254,8 @@ class Catalogue:
 def _key(number: int) -> str:
     """Lock of an offering; no machine id contains a space."""
     return f"offering {number}"
+
+
+def _same(wanted: Offering, known: Offering) -> bool:
+    """Whether nothing about an offering differs but what the process itself decides."""
+    return replace(wanted, segments=known.segments, withheld=known.withheld) == known

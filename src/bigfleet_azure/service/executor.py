@@ -7,18 +7,19 @@ inside the deadline; only a definite refusal or a spent deadline ends in FAILED.
 import asyncio
 import logging
 import random
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 from bigfleet_azure.backends.base import Assignment, Backend, Condition
 from bigfleet_azure.domain.changes import ChangeSet
 from bigfleet_azure.domain.errors import RETRYABLE, BackendError, FailureKind
-from bigfleet_azure.domain.lifecycle import Kind, State
+from bigfleet_azure.domain.lifecycle import Kind
 from bigfleet_azure.domain.machine import Record
 from bigfleet_azure.domain.metadata import unpack
 from bigfleet_azure.domain.operation import Operation, operation_id
 from bigfleet_azure.domain.secret import Secret
-from bigfleet_azure.domain.settle import Outcome, settle, vanish
+from bigfleet_azure.domain.settle import Outcome, settle
 from bigfleet_azure.kit.clock import Clock
 from bigfleet_azure.kit.supervisor import Supervisor
 from bigfleet_azure.service.blocks import TIME_TO_LIVE_SECONDS, Blocks
@@ -101,120 +102,124 @@ class Executor:
             self._metrics.operations_in_flight.labels(kind).set(len(running))
             self._metrics.oldest_operation.labels(kind).set(max(0.0, now - oldest))
 
+    def full(self, kind: Kind) -> bool:
+        """Whether an operation of `kind` would have to wait for a place."""
+        return self._pools[kind].locked()
+
     def _launch(self, record: Record, blob: Secret | None, *, resumed: bool) -> None:
         operation = record.operation
         assert operation is not None
         self._in_flight[operation.kind][operation.number] = operation.accepted_at
-        self._supervisor.start(
-            f"{operation.kind} {record.id}", self._run(record, operation, blob, resumed)
-        )
-
-    async def _run(
-        self, record: Record, operation: Operation, blob: Secret | None, resumed: bool
-    ) -> None:
-        queued_at = self._clock.now()
-        async with self._pools[operation.kind]:
-            now = self._clock.now()
-            waited = now - queued_at
-            if waited > QUEUE_NOTED_SECONDS:
-                operation = replace(operation, deadline=operation.deadline + waited)
-                await self._update(record.id, operation)
-            outcome, reason = await self._outcome(record, operation, blob, resumed)
-        await self._settle(record, operation, outcome)
-        self._report(record, operation, outcome, reason)
-        del self._in_flight[operation.kind][operation.number]
-
-    async def _outcome(
-        self, record: Record, operation: Operation, blob: Secret | None, resumed: bool
-    ) -> tuple[Outcome, FailureKind | None]:
-        remaining = operation.deadline - self._clock.now()
         work = self._assignment(record, operation, resumed)
-        last = _LastTrouble()
+        run = _Run(record=record, operation=operation, work=work, blob=blob)
+        self._supervisor.start(f"{operation.kind} {record.id}", self._run(run))
+
+    async def _run(self, run: "_Run") -> None:
+        outcome, reason = await self._outcome(run)
+        await self._settle(run.record, run.operation, outcome)
+        self._report(run.record, run.operation, outcome, reason)
+        del self._in_flight[run.operation.kind][run.operation.number]
+
+    async def _outcome(self, run: "_Run") -> tuple[Outcome, FailureKind | None]:
+        left = run.seconds_left(self._clock.now())
         try:
-            if resumed and remaining <= 0:
+            if run.work.resumed and left <= 0:
                 async with asyncio.timeout(LAST_LOOK_SECONDS):
-                    host = await self._last_look(operation, work)
+                    host = await self._last_look(run.operation, run.work)
             else:
-                async with asyncio.timeout(max(0.0, remaining)):
-                    host = await self._persist(record, operation, work, blob, last)
+                async with asyncio.timeout(max(0.0, left)) as limit:
+                    host = await self._persist(run, limit)
         except TimeoutError:
-            return Outcome(error=_deadline_text(operation, last)), FailureKind.DEADLINE
+            return Outcome(error=run.deadline_text()), FailureKind.DEADLINE
         except _Ended as ended:
-            return Outcome(error=f"{operation.kind} failed: {ended}"), ended.kind
+            return Outcome(error=f"{run.operation.kind} failed: {ended}"), ended.kind
         return Outcome(host=host), None
 
-    async def _persist(
-        self,
-        record: Record,
-        operation: Operation,
-        work: Assignment,
-        blob: Secret | None,
-        last: "_LastTrouble",
-    ) -> str:
+    async def _persist(self, run: "_Run", limit: asyncio.Timeout) -> str:
         """Call the backend until it succeeds or refuses for good."""
-        if operation.kind is Kind.CREATE:
-            last.text = "leftovers of the slot's last host are not removed yet"
-            await self._janitor.cleared(record.id)
-            last.text = ""
-            await self._blocks.turn(record.offering)
+        kind, offering = run.operation.kind, run.record.offering
+        if kind is Kind.CREATE:
+            run.trouble = "leftovers of the slot's last host are not removed yet"
+            await self._janitor.cleared(run.record.id)
+            run.trouble = ""
+            await self._blocks.turn(offering)
         attempt = 0
         while True:
             try:
-                host = await self._call(record, operation, work, blob)
+                async with self._place(run, limit):
+                    host = await self._call(run)
             except BackendError as error:
                 if error.kind not in RETRYABLE:
                     raise _Ended(error.kind, str(error)) from error
-                last.text = str(error)
-                self._metrics.operation_retries.labels(operation.kind, error.kind).inc()
-                await self._wait(record.offering, error, attempt)
+                run.trouble = str(error)
+                self._metrics.operation_retries.labels(kind, error.kind).inc()
+                await self._wait(offering, error, attempt)
             except _Ended:
                 raise
             except Exception as error:  # a bug in a backend must not lose the operation
                 logger.exception(
-                    "bug in the backend", extra={"machine": record.id, "kind": operation.kind}
+                    "bug in the backend", extra={"machine": run.record.id, "kind": str(kind)}
                 )
-                last.text = f"internal error {type(error).__name__}"
+                run.trouble = f"internal error {type(error).__name__}"
                 await self._clock.sleep(self._backoff(attempt))
             else:
-                if operation.kind in (Kind.CREATE, Kind.DELETE):
-                    self._blocks.lift(record.offering)
+                if kind in (Kind.CREATE, Kind.DELETE):
+                    self._blocks.lift(offering)
                 return host
             attempt += 1
-            work = replace(work, resumed=True)
-            current = self._inventory.record(record.id)
-            if current is not None and current.operation is not None:
-                operation = current.operation
+            run.work = replace(run.work, resumed=True)
 
-    async def _call(
-        self, record: Record, operation: Operation, work: Assignment, blob: Secret | None
-    ) -> str:
-        match operation.kind:
+    @asynccontextmanager
+    async def _place(self, run: "_Run", limit: asyncio.Timeout) -> AsyncIterator[None]:
+        """Hold a place in the pool of the operation's kind while the backend works.
+
+        Waiting for one stops the deadline's clock, over a restart too.
+        """
+        pool = self._pools[run.operation.kind]
+        if pool.locked() or run.operation.queued:
+            since = self._clock.now()
+            left = run.seconds_left(since)
+            limit.reschedule(None)
+            await pool.acquire()
+            limit.reschedule(asyncio.get_running_loop().time() + left)
+            now = self._clock.now()
+            if run.operation.queued or now - since > QUEUE_NOTED_SECONDS:
+                run.operation = replace(run.operation, deadline=now + left, queued=False)
+                await self._update(run)
+        else:
+            await pool.acquire()
+        try:
+            yield
+        finally:
+            pool.release()
+
+    async def _call(self, run: "_Run") -> str:
+        match run.operation.kind:
             case Kind.CREATE:
-                return await self._backend.create(work)
+                return await self._backend.create(run.work)
             case Kind.CONFIGURE:
-                if not operation.handed_over:
-                    await self._hand_over(record, operation, work, blob)
-                await self._backend.wait_ready(work)
+                if not run.operation.handed_over:
+                    await self._hand_over(run)
+                await self._backend.wait_ready(run.work)
             case Kind.DRAIN:
-                await self._backend.drain(work)
+                await self._backend.drain(run.work)
             case Kind.DELETE:
-                await self._backend.delete(work)
-        return work.host
+                await self._backend.delete(run.work)
+        return run.work.host
 
-    async def _hand_over(
-        self, record: Record, operation: Operation, work: Assignment, blob: Secret | None
-    ) -> None:
-        secret = blob if blob is not None else await self._store.blob(record.slot)
+    async def _hand_over(self, run: "_Run") -> None:
+        slot = run.record.slot
+        secret = run.blob if run.blob is not None else await self._store.blob(slot)
         if secret is None:
             raise _Ended(
                 FailureKind.INVALID,
                 "the stored bootstrap blob cannot be read: the state key is lost or wrong; "
                 "start with the key this state was written with",
             )
-        await self._backend.configure(work, secret)
-        await self._update(
-            record.id, replace(operation, handed_over=True), handed_over=(record.slot,)
-        )
+        await self._backend.configure(run.work, secret)
+        run.operation = replace(run.operation, handed_over=True)
+        run.blob = None
+        await self._update(run, handed_over=(slot,))
 
     async def _last_look(self, operation: Operation, work: Assignment) -> str:
         """Whether the goal was reached while nobody watched; nothing is begun any more."""
@@ -267,13 +272,12 @@ class Executor:
             resumed=resumed,
         )
 
-    async def _update(
-        self, machine_id: str, operation: Operation, handed_over: tuple[int, ...] = ()
-    ) -> None:
+    async def _update(self, run: "_Run", handed_over: tuple[int, ...] = ()) -> None:
         """Persist what changed about an operation in flight; nothing of it is visible."""
+        operation = run.operation
 
         def build() -> ChangeSet:
-            record = self._inventory.record(machine_id)
+            record = self._inventory.record(run.record.id)
             current = record.operation if record else None
             if record is None or current is None or current.number != operation.number:
                 return ChangeSet()
@@ -281,11 +285,11 @@ class Executor:
                 records=(replace(record, operation=operation),), handed_over=handed_over
             )
 
-        await self._journal.change(machine_id, build)
+        await self._journal.change(run.record.id, build)
 
     async def _settle(self, record: Record, operation: Operation, outcome: Outcome) -> None:
         def build() -> ChangeSet:
-            settled = settle(
+            return settle(
                 self._inventory.record(record.id),
                 operation,
                 outcome,
@@ -293,11 +297,7 @@ class Executor:
                 machine_id=record.id,
                 now=self._clock.now(),
                 change=self._inventory.reserve(),
-            )
-            after = settled.record
-            if after and after.state is State.SPECULATIVE and self._inventory.surplus(after):
-                settled = vanish(settled)
-            return settled.changes
+            ).changes
 
         await self._journal.change(record.id, build)
 
@@ -322,14 +322,31 @@ class Executor:
         )
 
 
-@dataclass(slots=True)
-class _LastTrouble:
-    """What the last refused try said, for the text of a spent deadline."""
+@dataclass(slots=True, kw_only=True)
+class _Run:
+    """One operation on its way.
 
-    text: str = ""
+    Attributes:
+        record: the machine as it was when the operation was accepted or resumed.
+        operation: the operation as it is persisted now.
+        work: what the backend is given.
+        blob: the bootstrap blob, while it is needed and known without the store.
+        trouble: what the last refused try said, for the text of a spent deadline.
+    """
 
+    record: Record
+    operation: Operation
+    work: Assignment
+    blob: Secret | None
+    trouble: str = ""
 
-def _deadline_text(operation: Operation, last: _LastTrouble) -> str:
-    seconds = operation.deadline - operation.accepted_at
-    text = f"{operation.kind} deadline exceeded after {seconds:g}s"
-    return f"{text}; last trouble: {last.text}" if last.text else text
+    def seconds_left(self, now: float) -> float:
+        """Time until its deadline; all of it while it was never given a place."""
+        begun = self.operation.accepted_at if self.operation.queued else now
+        return self.operation.deadline - begun
+
+    def deadline_text(self) -> str:
+        """Why it FAILED, when its deadline is spent."""
+        seconds = self.operation.deadline - self.operation.accepted_at
+        text = f"{self.operation.kind} deadline exceeded after {seconds:g}s"
+        return f"{text}; last trouble: {self.trouble}" if self.trouble else text

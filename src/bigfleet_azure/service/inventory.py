@@ -17,8 +17,9 @@ from typing import Protocol
 from bigfleet_azure.domain import cursor
 from bigfleet_azure.domain.changes import ChangeSet
 from bigfleet_azure.domain.decide import View
+from bigfleet_azure.domain.fence import newest
 from bigfleet_azure.domain.lifecycle import State
-from bigfleet_azure.domain.machine import SLOT_BITS, Record, slot_number
+from bigfleet_azure.domain.machine import Record, slot_number
 from bigfleet_azure.domain.metadata import varint
 from bigfleet_azure.domain.offering import Offering, Segment
 from bigfleet_azure.service.marks import SideMarks
@@ -79,22 +80,19 @@ class _Shelf:
         self.touched[index] = record
         self.stale_chunks.add(index // CHUNK_SLOTS)
 
-    def drop(self, index: int) -> Record | None:
-        """Forget a record; the slot is untouched again, or gone."""
-        record = self.touched.pop(index, None)
-        if record is not None:
-            self.inside -= index < self.offering.offer.count
-            self.unused_chunks.pop(index // CHUNK_SLOTS, None)
-            self.stale_chunks.add(index // CHUNK_SLOTS)
-        return record
-
     @property
     def untouched(self) -> int:
         """Number of offered slots without a record."""
         return self.offering.offer.count - self.inside
 
+    def withdrawn(self, record: Record) -> bool:
+        """Whether the slot is no longer offered, and empty: nobody knows it any more."""
+        return record.state is State.SPECULATIVE and record.index >= self.offering.offer.count
+
     def hidden(self, record: Record) -> bool:
-        return self.offering.withheld and record.state is State.SPECULATIVE
+        """Whether List leaves the record out."""
+        withheld = self.offering.withheld and record.state is State.SPECULATIVE
+        return withheld or self.withdrawn(record)
 
     def untouched_between(self, first: int, end: int) -> Iterator[int]:
         """Indexes of untouched slots in [first, end) that are offered."""
@@ -146,7 +144,7 @@ class Inventory:
         """The machine under that id, None when no such machine exists."""
         known = self._records.get(machine_id)
         if known is not None:
-            return known
+            return None if self._shelves[known.offering].withdrawn(known) else known
         prefix, _, _ = machine_id.rpartition("-")
         shelf = self._by_prefix.get(prefix)
         index = shelf.offering.index_of(machine_id) if shelf else None
@@ -160,16 +158,16 @@ class Inventory:
             change=shelf.offering.change_of(index),
         )
 
-    def stored(self, machine_id: str) -> bool:
-        """Whether the machine has a record of its own."""
-        return machine_id in self._records
-
     def view(self, machine_id: str, shard_id: str) -> View:
         """All that a decision about the machine needs."""
+        known = self._records.get(machine_id)
+        own = known.mark if known and known.mark and known.mark.shard_id == shard_id else None
+        side = self.marks.get(machine_id, shard_id)
         return View(
             record=self.record(machine_id),
-            stored=machine_id in self._records,
-            side_mark=self.marks.get(machine_id, shard_id),
+            stored=known is not None,
+            mark=newest(own, side),
+            side_mark=side is not None,
         )
 
     def offering(self, number: int) -> Offering:
@@ -193,10 +191,6 @@ class Inventory:
         """All records, oldest change first."""
         return list(self._records.values())
 
-    def surplus(self, record: Record) -> bool:
-        """Whether the slot is no longer offered and goes once it is empty."""
-        return record.index >= self._shelves[record.offering].offering.offer.count
-
     def encoded(self, record: Record) -> bytes:
         """The machine as a wire message."""
         return self._encoder.machine(record, self._shelves[record.offering].shared, self._provider)
@@ -208,8 +202,7 @@ class Inventory:
     def counts(self) -> dict[State, int]:
         """Machines by state, withheld slots included."""
         counts = {state: self._states[state] for state in State}
-        for shelf in self._shelves.values():
-            counts[State.SPECULATIVE] += shelf.untouched
+        counts[State.SPECULATIVE] = sum(self.unused(number) for number in self._shelves)
         return counts
 
     def withheld(self) -> int:
@@ -227,8 +220,11 @@ class Inventory:
     def unused(self, number: int) -> int:
         """SPECULATIVE machines of one offering, with or without a record."""
         shelf = self._shelves[number]
-        empty = sum(1 for record in shelf.touched.values() if record.state is State.SPECULATIVE)
-        return shelf.untouched + empty
+        return shelf.untouched + sum(
+            1
+            for record in shelf.touched.values()
+            if record.state is State.SPECULATIVE and not shelf.withdrawn(record)
+        )
 
     # Publishing
 
@@ -239,11 +235,9 @@ class Inventory:
             self._head = max(self._head, offering.head)
         for record in changes.records:
             self._put(record)
-        for slot in changes.removed:
-            self._drop(slot)
         self.marks.apply(changes)
         head = changes.head or 0
-        if changes.offerings or changes.removed:
+        if changes.offerings:
             self._head = max(self._head, head)
         # A debt takes a number too, but nothing of it is visible: the revision stays.
         self._next = max(self._next, self._head, head)
@@ -270,13 +264,6 @@ class Inventory:
         self._states[record.state] += 1
         self._head = max(self._head, record.change)
         if known is not None and (known.id, known.state) != (record.id, record.state):
-            self._changed(known.id)
-
-    def _drop(self, slot: int) -> None:
-        known = self._shelves[slot >> SLOT_BITS].drop(slot & (1 << SLOT_BITS) - 1)
-        if known is not None:
-            del self._records[known.id]
-            self._states[known.state] -= 1
             self._changed(known.id)
 
     def _changed(self, machine_id: str) -> None:

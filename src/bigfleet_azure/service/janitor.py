@@ -18,7 +18,7 @@ from bigfleet_azure.domain.errors import BackendError
 from bigfleet_azure.domain.lifecycle import State
 from bigfleet_azure.domain.machine import Record
 from bigfleet_azure.domain.operation import operation_id
-from bigfleet_azure.domain.settle import debt_of, retire, vanish
+from bigfleet_azure.domain.settle import debt_of, retire
 from bigfleet_azure.kit.clock import Clock
 from bigfleet_azure.kit.supervisor import Supervisor
 from bigfleet_azure.service.conditions import Conditions
@@ -31,6 +31,10 @@ logger = logging.getLogger(__name__)
 
 FIRST_RETRY_SECONDS = 5.0
 LONGEST_RETRY_SECONDS = 600.0
+RECLAIM_SECONDS = 600.0
+"""Longest try: one that hangs must not keep its place from the others for ever. The longest VM
+deletion on record took 324 s (azure-facts section 2.1)."""
+
 STUBBORN_ATTEMPTS = 5
 """Tries after which an unpaid debt is shown as a condition: about 2.5 minutes, which is close to
 the 180 s that Azure may reserve a NIC for a failed VM (field case A1)."""
@@ -119,13 +123,15 @@ class Janitor:
             debt = self._debts[number]
             await self._clock.sleep(debt.not_before - self._clock.now())
             try:
-                async with self._places:
+                async with self._places, asyncio.timeout(RECLAIM_SECONDS):
                     await self._backend.reclaim(
                         debt, operation_id(self._inventory.incarnation, debt.operation)
                     )
                 await self._journal.commit(ChangeSet(cleared_debts=(number,)))
             except (BackendError, StoreError) as error:
                 await self._postpone(debt, error)
+            except TimeoutError:
+                await self._postpone(debt, TimeoutError(f"no answer in {RECLAIM_SECONDS:g}s"))
             except Exception as error:  # a bug in a backend must not lose the debt
                 logger.exception("bug in the backend", extra={"machine": debt.machine_id})
                 await self._postpone(debt, error)
@@ -171,14 +177,12 @@ class Janitor:
             if current is None or current.state is not State.FAILED:
                 return ChangeSet()
             offering = self._inventory.offering(current.offering)
-            settled = retire(
+            return retire(
                 current,
                 offering.machine_id(current.index, current.generation + 1),
                 now=self._clock.now(),
                 change=self._inventory.reserve(),
-            )
-            surplus = self._inventory.surplus(current)
-            return (vanish(settled) if surplus else settled).changes
+            ).changes
 
         await self._journal.change(record.id, build)
         self._retiring.discard(record.id)

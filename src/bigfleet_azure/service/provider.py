@@ -1,10 +1,11 @@
 """The six calls, free of wire types: decide, commit, publish, start the work, answer."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from bigfleet_azure.domain.decide import Accepted, Command, Limits, Refused, decide
 from bigfleet_azure.domain.errors import Refusal, RefusalReason
+from bigfleet_azure.domain.lifecycle import Kind
 from bigfleet_azure.domain.machine import Record
 from bigfleet_azure.domain.operation import operation_id
 from bigfleet_azure.domain.secret import Secret
@@ -14,7 +15,15 @@ from bigfleet_azure.service.inventory import Inventory
 from bigfleet_azure.service.journal import Journal
 from bigfleet_azure.store.base import StoreError
 
-StartWork = Callable[[Record, Secret], None]
+
+class Worker(Protocol):
+    """Who carries out what was accepted."""
+
+    def start(self, record: Record, blob: Secret) -> None:
+        """Begin the operation that `record` was just accepted for."""
+
+    def full(self, kind: Kind) -> bool:
+        """Whether an operation of `kind` would have to wait for a place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +44,13 @@ class Provider:
         journal: Journal,
         clock: Clock,
         limits: Limits,
-        start_work: StartWork,
+        worker: Worker,
     ) -> None:
         self._inventory = inventory
         self._journal = journal
         self._clock = clock
         self._limits = limits
-        self._start_work = start_work
+        self._worker = worker
         self.get = inventory.answer_get
         self.list = inventory.answer_list
 
@@ -59,6 +68,7 @@ class Provider:
                 self._inventory.view(command.machine_id, command.token.shard_id),
                 now=self._clock.now(),
                 change=self._inventory.next_change(),
+                queued=self._worker.full(command.kind),
                 limits=self._limits,
             )
             if isinstance(decision, Accepted):
@@ -73,7 +83,7 @@ class Provider:
             if isinstance(decision, Refused):
                 return decision.refusal
             if isinstance(decision, Accepted):
-                self._start_work(decision.record, command.blob)
+                self._worker.start(decision.record, command.blob)
             return Ack(
                 operation_id(self._inventory.incarnation, decision.number),
                 self._inventory.encoded(decision.record),

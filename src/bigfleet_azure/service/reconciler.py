@@ -12,7 +12,7 @@ from bigfleet_azure.domain.changes import ChangeSet
 from bigfleet_azure.domain.errors import BackendError
 from bigfleet_azure.domain.lifecycle import LOSS_WALKS, State
 from bigfleet_azure.domain.machine import Record
-from bigfleet_azure.domain.settle import finish_loss, lose, vanish
+from bigfleet_azure.domain.settle import finish_loss, lose
 from bigfleet_azure.kit.clock import Clock
 from bigfleet_azure.kit.supervisor import Supervisor
 from bigfleet_azure.service.conditions import Conditions
@@ -143,11 +143,9 @@ class Reconciler:
             current = self._inventory.record(record.id)
             if current is None or current.operation != record.operation:
                 return ChangeSet()
-            settled = finish_loss(current, now=self._clock.now(), change=self._inventory.reserve())
-            after = settled.record
-            if after and after.state is State.SPECULATIVE and self._inventory.surplus(after):
-                settled = vanish(settled)
-            return settled.changes
+            return finish_loss(
+                current, now=self._clock.now(), change=self._inventory.reserve()
+            ).changes
 
         await self._journal.change(record.id, build)
 
@@ -160,4 +158,4 @@ def _lost(record: Record, found: Observation) -> bool:
     """
     if found.condition is Condition.FAILED:
         return record.state is State.IDLE
-    return found.condition is not Condition.RUNNING
+    return found.condition not in (Condition.CREATING, Condition.RUNNING)

@@ -33,7 +33,12 @@ _WRITE_HEAD = (
     " value = max(CAST(value AS INTEGER), CAST(excluded.value AS INTEGER))"
 )
 _WRITE_KEY_CHECK = "INSERT OR REPLACE INTO meta (key, value) VALUES ('key_check', ?)"
-_DROP_MACHINE = "DELETE FROM machines WHERE slot = ?"
+_DROP_UNUSED_SHARDS = (
+    "DELETE FROM shards WHERE number NOT IN (SELECT shard FROM marks)"
+    " AND number NOT IN (SELECT shard FROM machines WHERE shard IS NOT NULL)"
+)
+_PRUNE_SHARDS_AT = 10_000
+"""A region has one shard, a few over the years; this many names were invented by somebody."""
 _DROP_DEBT = "DELETE FROM debts WHERE number = ?"
 _DROP_BLOB = "DELETE FROM blobs WHERE slot = ?"
 _DROP_MARK = (
@@ -45,7 +50,7 @@ class Batch:
     """The change sets of one group, reduced to the last word on each row, in order."""
 
     def __init__(self) -> None:
-        self.machines: dict[int, Record | None] = {}
+        self.machines: dict[int, Record] = {}
         self.marks: dict[tuple[str, str], SideMark | None] = {}
         self.blobs: dict[int, Secret | None] = {}
         self.debts: dict[int, Debt | None] = {}
@@ -56,8 +61,6 @@ class Batch:
         """Lay `changes` over what is there."""
         for record in changes.records:
             self.machines[record.slot] = record
-        for slot in changes.removed:
-            self.machines[slot] = self.blobs[slot] = None
         for machine_id, shard_id in changes.dropped_marks:
             self.marks[machine_id, shard_id] = None
         for side in changes.marks:
@@ -114,6 +117,7 @@ class Codec:
         self._offerings: dict[int, Offering] = {o.number: o for o in offerings}
         self._shards = shards
         self._last_shard = max(shards.values(), default=0)
+        self._prune_at = _PRUNE_SHARDS_AT
         self._key_checked = False
 
     def prepare(self, batch: Batch, sealer: Sealer) -> Prepared:
@@ -135,6 +139,18 @@ class Codec:
         out.add(_WRITE_HEAD, [(str(batch.head),)] if batch.head is not None else [])
         return out
 
+    @property
+    def crowded(self) -> bool:
+        """Whether so many shards were named that it is worth forgetting the unused ones."""
+        return len(self._shards) >= self._prune_at
+
+    def prune(self, connection: sqlite3.Connection) -> None:
+        """Forget shards that no mark names any more: anybody can invent such a name."""
+        with connection:
+            connection.execute(_DROP_UNUSED_SHARDS)
+        self._shards = dict(connection.execute("SELECT id, number FROM shards"))
+        self._prune_at = max(_PRUNE_SHARDS_AT, 2 * len(self._shards))
+
     def accept(self, done: Prepared) -> None:
         """Remember what `done` wrote: it is durable."""
         self._shards.update(done.shards)
@@ -144,8 +160,6 @@ class Codec:
     def _machines(self, batch: Batch, out: Prepared) -> None:
         rows = []
         for record in batch.machines.values():
-            if record is None:
-                continue
             number = record.slot >> SLOT_BITS
             offering = batch.offerings.get(number) or self._offerings.get(number)
             expected = offering and offering.machine_id(record.index, record.generation)
@@ -156,7 +170,6 @@ class Codec:
             rows.append(machine_row(record, shard))
             out.pages += len(record.metadata) // PAGE_BYTES
         out.add(WRITE_MACHINE, rows)
-        out.add(_DROP_MACHINE, _gone(batch.machines))
 
     def _marks(self, batch: Batch, out: Prepared) -> None:
         written, dropped = [], []

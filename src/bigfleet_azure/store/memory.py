@@ -32,7 +32,7 @@ class MemoryStore:
         if changes.blob is not None:
             slot, blob = changes.blob
             self._blobs[slot] = blob
-        for slot in changes.handed_over + changes.removed:
+        for slot in changes.handed_over:
             self._blobs.pop(slot, None)
         done.set_result(None)
         return done

@@ -76,13 +76,14 @@ def _operation_text(operation: Operation) -> str:
             operation.deadline,
             operation.grace_seconds,
             operation.handed_over,
+            operation.queued,
             operation.loss,
         ]
     )
 
 
 def _operation(text: str) -> Operation:
-    number, kind, accepted_at, deadline, grace_seconds, handed_over, loss = json.loads(text)
+    number, kind, accepted_at, deadline, grace_seconds, handed_over, queued, loss = json.loads(text)
     return Operation(
         number=number,
         kind=Kind(kind),
@@ -90,6 +91,7 @@ def _operation(text: str) -> Operation:
         deadline=deadline,
         grace_seconds=grace_seconds,
         handed_over=handed_over,
+        queued=queued,
         loss=loss,
     )
 

@@ -212,6 +212,8 @@ class _Writer:
             if group:
                 self._write_group(group)
                 last_group, last_end = len(group), time.perf_counter()
+            if self._codec.crowded:
+                self._prune()
             while self._reads:
                 self._answer(self._reads.popleft())
             if self._dirty_pages >= CHECKPOINT_PAGES:
@@ -250,6 +252,12 @@ class _Writer:
         self._codec.accept(prepared)
         self._dirty_pages += prepared.pages
         return None
+
+    def _prune(self) -> None:
+        try:
+            self._codec.prune(self._connection)
+        except sqlite3.Error as error:
+            logger.warning("unused shards were not forgotten: %s", explain(error, self._path))
 
     def _roll_back(self) -> None:
         with suppress(sqlite3.Error):

@@ -39,6 +39,8 @@ def begin(level: str) -> None:
     root.setLevel(level.upper())
     for name in _QUIET:
         logging.getLogger(name).setLevel(max(root.level, logging.INFO))
+    # A caller that hung up is an error with a trace to gRPC; our own lines say all that matters.
+    logging.getLogger("grpc._cython.cygrpc").setLevel(logging.CRITICAL)
     root.handlers = [MemoryHandler(capacity=sys.maxsize, flushLevel=_NEVER)]
 
 

@@ -44,7 +44,7 @@ _KINDS = {
 }
 
 _CONDITIONS = {
-    Health.CREATING: Condition.RUNNING,
+    Health.CREATING: Condition.CREATING,
     Health.RUNNING: Condition.RUNNING,
     Health.STOPPED: Condition.STOPPED,
     Health.EVICTED: Condition.EVICTED,
