@@ -71,19 +71,17 @@ class DaemonProcess:
             ],
         )
 
+    def listening(self) -> list[int]:
+        """The ports it listens on."""
+        found = psutil.Process(self.popen.pid).net_connections("tcp")
+        return [c.laddr.port for c in found if c.status == psutil.CONN_LISTEN]
+
     def web(self, path: str, accept: str = "*/*") -> "Page":
         """What the HTTP listener answers; it is waited for, since it opens after gRPC."""
-        ports: list[int] = []
-
-        def listening() -> bool:
-            found = psutil.Process(self.popen.pid).net_connections("tcp")
-            ports[:] = [c.laddr.port for c in found if c.status == psutil.CONN_LISTEN]
-            ports[:] = [port for port in ports if port != self.port]
-            return bool(ports)
-
-        eventually(listening, "the HTTP listener is open")
+        eventually(lambda: set(self.listening()) - {self.port}, "the HTTP listener is open")
+        [port] = set(self.listening()) - {self.port}
         request = urllib.request.Request(
-            f"http://127.0.0.1:{ports[0]}{path}", headers={"Accept": accept}
+            f"http://127.0.0.1:{port}{path}", headers={"Accept": accept}
         )
         try:
             with urllib.request.urlopen(request, timeout=10) as answer:

@@ -305,11 +305,12 @@ class Daemon:
             refresh=parts.refresh_metrics,
         )
         try:
-            await web.start(address.host, address.port)
+            port = await web.start(address.host, address.port)
         except HttpListenError as error:
             self._conditions.set("metrics-listener", f"{error}; gRPC is served all the same")
             return
         self._web = web
+        logger.info("serving HTTP", extra={"address": f"{address.host}:{port}"})
 
     async def _close_web(self) -> None:
         if self._web is not None:
