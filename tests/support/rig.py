@@ -359,6 +359,7 @@ class Rig:
         self._tell_of_publications()
         await self.parts.catalogue.apply(self.offers)
         await self.parts.catalogue.show_all()
+        self.parts.executor.open()
         self.parts.take_up(snapshot)
         return self
 

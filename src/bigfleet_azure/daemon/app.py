@@ -45,6 +45,10 @@ SHUTDOWN_LIMIT_SECONDS = 9.0
 FIRST_WRITE_SECONDS = 60.0
 """Longest time for writing changed offerings at start; 100,000 machines in use need a few."""
 
+FIRST_ANSWER_SECONDS = 0.1
+"""Head start of the first List, for which a shard waits, before the rest of the start-up shares the
+interpreter with it."""
+
 HOUSEKEEPING_SECONDS = 10.0
 """Pause between looks at conditions, blocks, marks and certificates."""
 
@@ -170,10 +174,12 @@ class Daemon:
         self._announce(parts, port, certificates)
         if snapshot.wrong_key:
             self._conditions.set("state-key", snapshot.wrong_key)
+        await self._clock.sleep(FIRST_ANSWER_SECONDS)
         try:
             await parts.backend.start()
         except BackendError as error:
             raise StartError(str(error)) from error
+        parts.executor.open()
         parts.take_up(snapshot)
         await self._start_web(parts)
         await asyncio.to_thread(logs.finish, settings.log_format)

@@ -78,6 +78,7 @@ class Executor:
         self._metrics = metrics
         self._supervisor = supervisor
         self._pools = {kind: asyncio.Semaphore(size) for kind, size in pools.items()}
+        self._open = asyncio.Event()
         self._random = random.Random()  # noqa: S311 - spreads waits, guards nothing
         self._in_flight: dict[Kind, dict[int, float]] = {kind: {} for kind in Kind}
         self._durations = {
@@ -85,6 +86,10 @@ class Executor:
             for kind in Kind
             for outcome in ("success", "failure")
         }
+
+    def open(self) -> None:
+        """The backend was started: begin with what was accepted meanwhile, and from now on."""
+        self._open.set()
 
     def start(self, record: Record, blob: Secret) -> None:
         """Begin the operation that `record` was just accepted for."""
@@ -121,6 +126,7 @@ class Executor:
         del self._in_flight[run.operation.kind][run.operation.number]
 
     async def _outcome(self, run: "_Run") -> tuple[Outcome, FailureKind | None]:
+        await self._open.wait()
         left = run.seconds_left(self._clock.now())
         try:
             if run.work.resumed and left <= 0:
