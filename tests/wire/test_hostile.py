@@ -46,6 +46,18 @@ def resident(daemon: DaemonProcess) -> int:
     return int(psutil.Process(daemon.popen.pid).memory_info().rss)
 
 
+@pytest.mark.behaviour(15)
+def test_an_empty_id_is_invalid_on_every_call_that_takes_one(speaking: Client) -> None:
+    for call in (
+        lambda: speaking.create(""),
+        lambda: speaking.configure(""),
+        lambda: speaking.drain(""),
+        lambda: speaking.delete(""),
+        lambda: speaking.get(""),
+    ):
+        assert code_of(call) is grpc.StatusCode.INVALID_ARGUMENT
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_rubbish_is_a_bad_argument_of_every_method(daemon: DaemonProcess, method: str) -> None:
     chance = random.Random(method)
