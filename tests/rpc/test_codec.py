@@ -255,3 +255,23 @@ def test_the_packed_copy_does_not_follow_the_request_object() -> None:
 def test_junk_is_a_decode_error(raw: bytes) -> None:
     with pytest.raises(DecodeError):
         codec.create_command(raw)
+
+
+@pytest.mark.behaviour(20)
+def test_metadata_far_beyond_the_cap_is_not_even_packed() -> None:
+    huge = {f"key-{n}": "x" * 8192 for n in range(100)}
+    request = pb.ConfigureRequest(
+        machine_id="m", cluster_id="c", shard_metadata=huge, bootstrap_blob=b"b" * 100_000
+    )
+    command = codec.configure_command(request.SerializeToString())
+    assert command.metadata == b""
+    assert command.unpacked_bytes > 800_000
+    assert len(command.blob) == 100_000
+
+
+def test_a_large_blob_is_not_taken_for_metadata() -> None:
+    request = pb.ConfigureRequest(
+        machine_id="m", cluster_id="c", shard_metadata={"a": "b"}, bootstrap_blob=b"b" * 1_000_000
+    )
+    command = codec.configure_command(request.SerializeToString())
+    assert (command.unpacked_bytes, command.metadata) == (0, metadata.pack({"a": "b"}))

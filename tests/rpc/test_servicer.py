@@ -244,11 +244,11 @@ async def test_a_text_of_any_length_and_script_reaches_the_caller_shortened(edge
 
 
 @pytest.mark.parametrize(
-    ("act", "level"),
+    ("act", "level", "machine"),
     [
-        (lambda edge: edge.stub.List(pb.ListFilter()), logging.DEBUG),
-        (lambda edge: edge.stub.Get(pb.MachineRef(id="m-404")), logging.DEBUG),
-        (lambda edge: mutate(edge, "Create"), logging.INFO),
+        (lambda edge: edge.stub.List(pb.ListFilter()), logging.DEBUG, None),
+        (lambda edge: edge.stub.Get(pb.MachineRef(id="m-404")), logging.DEBUG, "m-404"),
+        *((lambda edge, m=m: mutate(edge, m), logging.INFO, "m-000") for m in MUTATIONS),
     ],
 )
 async def test_reads_are_logged_at_debug_level_and_refused_mutations_at_info(
@@ -256,12 +256,14 @@ async def test_reads_are_logged_at_debug_level_and_refused_mutations_at_info(
     caplog: pytest.LogCaptureFixture,
     act: Callable[[Served], Any],
     level: int,
+    machine: str | None,
 ) -> None:
     caplog.set_level(logging.DEBUG, logger="bigfleet_azure")
     edge.provider.answer = Refusal(reason=RefusalReason.ILLEGAL_STATE, message="m-000 is busy")
     await asyncio.gather(act(edge), return_exceptions=True)
     [record] = [record for record in caplog.records if hasattr(record, "method")]
     assert record.levelno == level
+    assert getattr(record, "machine", None) == machine
 
 
 async def test_an_accepted_mutation_leaves_its_line_to_the_operation(

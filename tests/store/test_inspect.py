@@ -87,6 +87,38 @@ async def test_a_backup_made_while_in_use_is_a_state_file(make: Make, path: Path
         await restored.close()
 
 
+@pytest.mark.behaviour(38, 59)
+async def test_a_restored_backup_gives_out_no_number_that_its_origin_gave_out_since(
+    make: Make, path: Path, tmp_path: Path
+):
+    store = await filled(make)
+    target = tmp_path / "backup.db"
+    await asyncio.to_thread(backup, path, target)
+    await store.commit(ChangeSet(records=(record(1, change=1_000_000),)))
+    await store.close()
+    before, untouched = read_only_snapshot(path), read_only_snapshot(target)
+    assert (before.restored, untouched.restored) == (0, 0)
+    assert untouched.records == HELD.records
+    heads = [before.head]
+    for life in (1, 1, 1):
+        restored = sqlite_store(target)
+        try:
+            snapshot = restored.open()
+        finally:
+            await restored.close()
+        assert snapshot.restored == life
+        assert snapshot.head > before.head
+        heads.append(snapshot.head)
+    assert len(set(heads[1:])) == 1, "only the first start is a restore"
+    again = tmp_path / "again.db"
+    backup(target, again)
+    second = sqlite_store(again)
+    try:
+        assert second.open().restored == 2
+    finally:
+        await second.close()
+
+
 async def test_a_backup_never_overwrites(make: Make, path: Path, tmp_path: Path):
     await filled(make)
     target = tmp_path / "backup.db"
@@ -136,5 +168,8 @@ async def test_the_problems_of_a_damaged_file_are_reported(make: Make, path: Pat
     (problem,) = verify(path)
     assert "is damaged (unreadable content" in problem
     path.unlink()
+    (problem,) = verify(path)
+    assert "is missing, yet" in problem
+    path.with_name("state.db.key").unlink()
     (problem,) = verify(path)
     assert "there is no state file" in problem

@@ -103,6 +103,15 @@ async def test_an_empty_file_that_was_in_use_is_refused(make: Make, path: Path):
 
 
 @pytest.mark.behaviour(81)
+async def test_a_missing_file_that_was_in_use_is_refused(make: Make, path: Path):
+    store = make()
+    store.open()
+    await store.close()
+    path.unlink()
+    refused(path, "is missing, yet .*state.db.key shows that it was in use")
+
+
+@pytest.mark.behaviour(81)
 @pytest.mark.parametrize("empty", [False, True])
 def test_a_log_without_its_state_file_is_refused(path: Path, empty: bool):
     if empty:

@@ -68,6 +68,18 @@ async def test_a_record_with_nothing_set_comes_back(make: Make):
     assert snapshot.records == (record(0),)
 
 
+@pytest.mark.behaviour(62)
+async def test_a_broken_character_in_a_vendor_s_text_does_not_keep_a_result_from_being_written(
+    make: Make,
+):
+    broken = "status \ud800 unknown"
+    failed = record(0, state=State.FAILED, last_error=broken)
+    owed = replace(DEBT, reason=broken, last_error=broken)
+    snapshot = await reopened(make, OFFERED, ChangeSet(records=(failed,), debts=(owed,)))
+    assert snapshot.records[0].last_error == "status ? unknown"
+    assert (snapshot.debts[0].reason, snapshot.debts[0].last_error) == ("status ? unknown",) * 2
+
+
 @pytest.mark.parametrize("state", list(State))
 @pytest.mark.parametrize("kind", list(Kind))
 async def test_every_state_and_kind_comes_back(make: Make, state: State, kind: Kind):
@@ -99,6 +111,7 @@ async def test_any_text_and_number_comes_back(
         mark=Mark(text, *token),
     )
     path.unlink(missing_ok=True)
+    path.with_name(f"{path.name}.key").unlink(missing_ok=True)
     snapshot = await reopened(make, OFFERED, ChangeSet(records=(wanted,)))
     assert snapshot.records == (wanted,)
 

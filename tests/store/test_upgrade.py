@@ -150,6 +150,7 @@ async def test_an_upgraded_and_a_new_file_have_the_same_tables(
     await store.close()
     upgraded = tables(first_format)
     first_format.unlink()
+    first_format.with_name(f"{first_format.name}.key").unlink()
     store = make()
     store.open()
     await store.close()

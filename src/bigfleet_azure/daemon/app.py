@@ -14,6 +14,7 @@ import platform
 import random
 import signal
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bigfleet_azure import __version__
@@ -59,6 +60,7 @@ _GC_THRESHOLDS = (50_000, 20, 100)
 """Fewer and shorter pauses than the interpreter's defaults; what was loaded at start is frozen."""
 
 _SECOND_SIGNAL_EXIT = 130
+_CUT_OFF_EXIT = 1
 
 
 class StartError(Exception):
@@ -128,13 +130,16 @@ class Daemon:
             await self._stop.wait()
             logger.info("stopping")
             self._ready = False
-            try:
-                async with asyncio.timeout(SHUTDOWN_LIMIT_SECONDS):
-                    await stack.pop_all().aclose()
-            except TimeoutError:
-                logger.error(
-                    "stopping took longer than %gs; what is left is cut off", SHUTDOWN_LIMIT_SECONDS
-                )
+            await self._end(asyncio.ensure_future(stack.pop_all().aclose()))
+
+    async def _end(self, stopping: "asyncio.Future[None]") -> None:
+        """Wait for the stop, but not for a disk that hangs: what was accepted is on it already."""
+        await asyncio.wait((stopping,), timeout=SHUTDOWN_LIMIT_SECONDS)
+        if stopping.done():
+            return stopping.result()
+        logger.error("stopping took longer than %gs and is cut off", SHUTDOWN_LIMIT_SECONDS)
+        logging.shutdown()
+        os._exit(_CUT_OFF_EXIT)
 
     async def _start(
         self,
@@ -260,7 +265,7 @@ class Daemon:
         logger.info(
             "serving CapacityProvider",
             extra={
-                "address": f"{settings.addr.host}:{port}",
+                "address": str(replace(settings.addr, port=port)),
                 "backend": parts.backend.name,
                 "security": security,
                 "version": __version__,
@@ -316,7 +321,7 @@ class Daemon:
             self._conditions.set("metrics-listener", f"{error}; gRPC is served all the same")
             return
         self._web = web
-        logger.info("serving HTTP", extra={"address": f"{address.host}:{port}"})
+        logger.info("serving HTTP", extra={"address": str(replace(address, port=port))})
 
     async def _close_web(self) -> None:
         if self._web is not None:

@@ -27,6 +27,7 @@ class Command:
 
     Attributes:
         metadata: packed shard metadata (Configure only).
+        unpacked_bytes: size of shard metadata that is too large to be worth packing, else 0.
         blob: the bootstrap blob (Configure only).
         grace_seconds: as sent, possibly negative or huge (Drain only).
     """
@@ -36,6 +37,7 @@ class Command:
     token: Token
     cluster: str = ""
     metadata: bytes = b""
+    unpacked_bytes: int = 0
     blob: Secret = Secret(b"")
     grace_seconds: int = 0
 
@@ -167,7 +169,7 @@ def _invalid_argument(command: Command, limits: Limits) -> str:
         return f"{where}: cluster_id is empty"
     for name, size, most in (
         ("cluster_id", len(command.cluster.encode()), MAX_NAME_BYTES),
-        ("shard_metadata", len(command.metadata), MAX_METADATA_BYTES),
+        ("shard_metadata", command.unpacked_bytes or len(command.metadata), MAX_METADATA_BYTES),
         ("bootstrap_blob", len(command.blob), limits.blob_bytes),
     ):
         if size > most:

@@ -20,6 +20,10 @@ class KeyedLocks:
         finally:
             self._release(key)
 
+    def held(self, key: str) -> bool:
+        """Whether somebody holds the lock of `key`."""
+        return key in self._waiting
+
     async def _acquire(self, key: str) -> None:
         waiting = self._waiting.get(key)
         if waiting is None:

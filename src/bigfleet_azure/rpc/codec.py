@@ -14,6 +14,7 @@ from bigfleet_azure._pb import provider_pb2 as pb
 from bigfleet_azure.domain.decide import Command
 from bigfleet_azure.domain.fence import Token
 from bigfleet_azure.domain.lifecycle import Kind, State
+from bigfleet_azure.domain.limits import MAX_METADATA_BYTES
 from bigfleet_azure.domain.machine import Record
 from bigfleet_azure.domain.metadata import pack, pack_map, varint
 from bigfleet_azure.domain.offering import FORBIDDEN_LABELS, Offering
@@ -21,6 +22,11 @@ from bigfleet_azure.domain.secret import Secret
 
 _VARINT, _FIXED64, _BYTES = 0, 1, 2
 """Wire types (protobuf encoding specification)."""
+
+
+_OTHER_FIELDS_BYTES = 4096
+"""More than the ids and numbers of a Configure take. A request that is larger by more than this has
+too much metadata, whose packing would hold the loop for seconds before it is refused."""
 
 
 def _tag(field: int, wire_type: int) -> bytes:
@@ -162,12 +168,15 @@ def create_command(raw: bytes) -> Command:
 def configure_command(raw: bytes) -> Command:
     """The command in a ConfigureRequest, metadata packed and the blob under wraps."""
     request = pb.ConfigureRequest.FromString(raw)
+    besides_blob = len(raw) - len(request.bootstrap_blob)
+    too_large = besides_blob > MAX_METADATA_BYTES + _OTHER_FIELDS_BYTES
     return Command(
         kind=Kind.CONFIGURE,
         machine_id=request.machine_id,
         token=_token(request),
         cluster=request.cluster_id,
-        metadata=pack(request.shard_metadata),
+        metadata=b"" if too_large else pack(request.shard_metadata),
+        unpacked_bytes=besides_blob if too_large else 0,
         blob=Secret(request.bootstrap_blob),
     )
 

@@ -7,7 +7,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import grpc
 
@@ -24,8 +24,25 @@ _MAX_STATUS_CHARACTERS = 500
 character may become 12 bytes there; a text may quote what the caller sent, of any size."""
 
 
-def guarded(name: str, method: Method, metrics: Metrics, *, mutation: bool) -> Method:
+class _Asked(NamedTuple):
+    """One call, for its log line."""
+
+    raw: bytes
+    context: Context
+    started: float
+
+
+def guarded(
+    name: str,
+    method: Method,
+    metrics: Metrics,
+    *,
+    mutation: bool,
+    machine_of: Callable[[bytes], str] | None = None,
+) -> Method:
     """Surround `method`, whose short name is `name`.
+
+    `machine_of` reads the machine's id from a request, for the log line.
 
     A `Rejection` becomes its status; any other exception is a bug: INTERNAL to the caller, counted,
     logged with its trace, and the process goes on. Answers are logged at debug level, because each
@@ -44,27 +61,28 @@ def guarded(name: str, method: Method, metrics: Metrics, *, mutation: bool) -> M
             code, message = rejection.code, rejection.message
         except asyncio.CancelledError:
             # The caller hung up or its deadline passed.
-            ended(grpc.StatusCode.CANCELLED, "", context, started)
+            ended(grpc.StatusCode.CANCELLED, "", _Asked(raw, context, started))
             raise
         except Exception:
             metrics.panics.inc()
-            logger.exception("bug in %s", name, extra={"method": name, "peer": context.peer()})
+            extra = {"method": name, **named(raw), "peer": context.peer()}
+            logger.exception("bug in %s", name, extra=extra)
             code, message = grpc.StatusCode.INTERNAL, f"bug in {name}; the daemon's log has more"
         else:
             answered.inc()
             duration.observe(time.perf_counter() - started)
             if logger.isEnabledFor(logging.DEBUG):
-                log(logging.DEBUG, grpc.StatusCode.OK, "", context, started)
+                log(logging.DEBUG, grpc.StatusCode.OK, "", _Asked(raw, context, started))
             return answer
         message = _shortened(message)
-        ended(code, message, context, started)
+        ended(code, message, _Asked(raw, context, started))
         # gRPC keeps the exception of an abort, and with it this frame, until a garbage collection.
         raw = b""
         return await _abort(context, code, message)
 
-    def ended(code: grpc.StatusCode, message: str, context: Context, started: float) -> None:
+    def ended(code: grpc.StatusCode, message: str, asked: _Asked) -> None:
         requests[code].inc()
-        duration.observe(time.perf_counter() - started)
+        duration.observe(time.perf_counter() - asked.started)
         if stale is not None and code is grpc.StatusCode.FAILED_PRECONDITION:
             stale.inc()
         if code is grpc.StatusCode.PERMISSION_DENIED:
@@ -72,11 +90,9 @@ def guarded(name: str, method: Method, metrics: Metrics, *, mutation: bool) -> M
         else:
             level = logging.INFO if mutation else logging.DEBUG
         if logger.isEnabledFor(level):
-            log(level, code, message, context, started)
+            log(level, code, message, asked)
 
-    def log(
-        level: int, code: grpc.StatusCode, message: str, context: Context, started: float
-    ) -> None:
+    def log(level: int, code: grpc.StatusCode, message: str, asked: _Asked) -> None:
         logger.log(
             level,
             "%s: %s",
@@ -84,11 +100,17 @@ def guarded(name: str, method: Method, metrics: Metrics, *, mutation: bool) -> M
             message or GO_NAMES[code],
             extra={
                 "method": name,
+                **named(asked.raw),
                 "code": GO_NAMES[code],
-                "peer": context.peer(),
-                "seconds": round(time.perf_counter() - started, 6),
+                "peer": asked.context.peer(),
+                "seconds": round(time.perf_counter() - asked.started, 6),
             },
         )
+
+    def named(raw: bytes) -> dict[str, str]:
+        # An id with control characters is none of ours; the text quotes it in a harmless form.
+        machine = machine_of(raw) if machine_of is not None else ""
+        return {"machine": _shortened(machine)} if machine and machine.isprintable() else {}
 
     return call
 

@@ -71,7 +71,13 @@ class Servicer:
             SERVICE,
             {
                 name: grpc.unary_unary_rpc_method_handler(
-                    guarded(name, method, metrics, mutation=name in _MUTATIONS)
+                    guarded(
+                        name,
+                        method,
+                        metrics,
+                        mutation=name in _MUTATIONS,
+                        machine_of=None if name == "List" else _machine_of,
+                    )
                 )
                 for name, method in methods.items()
             },
@@ -130,6 +136,14 @@ class Servicer:
             max_results=request.max_results,
             since_revision=request.since_revision,
         )
+
+
+def _machine_of(raw: bytes) -> str:
+    """The machine's id in a request; every request that carries one has it as a MachineRef has."""
+    try:
+        return pb.MachineRef.FromString(raw).id
+    except DecodeError:
+        return ""
 
 
 def _invalid(message: str) -> Rejection:

@@ -71,6 +71,8 @@ class Blocks:
         """Wait for this caller's turn to probe the offering, or for its block to be lifted."""
         while (block := self._standing.get(number)) is not None:
             now = self._clock.now()
+            # A wall clock that was set back must not put the next probe off by as much.
+            block.next_probe = min(block.next_probe, now + PROBE_EVERY_SECONDS)
             wait = block.next_probe - now
             if wait <= 0:
                 block.next_probe = now + PROBE_EVERY_SECONDS

@@ -182,19 +182,26 @@ class Executor:
         Waiting for one stops the deadline's clock, over a restart too.
         """
         pool = self._pools[run.operation.kind]
-        if pool.locked() or run.operation.queued:
-            since = self._clock.now()
-            left = run.seconds_left(since)
+        queued = run.operation.queued
+        noted = queued
+        if pool.locked() or queued:
+            # By the loop's time: somebody may set the wall clock meanwhile.
+            time = asyncio.get_running_loop().time
+            since, when = time(), limit.when()
+            assert when is not None
+            left = run.seconds_left(self._clock.now()) if queued else when - since
             limit.reschedule(None)
             await pool.acquire()
-            limit.reschedule(asyncio.get_running_loop().time() + left)
-            now = self._clock.now()
-            if run.operation.queued or now - since > QUEUE_NOTED_SECONDS:
-                run.operation = replace(run.operation, deadline=now + left, queued=False)
-                await self._update(run)
+            limit.reschedule(time() + left)
+            noted = queued or time() - since > QUEUE_NOTED_SECONDS
+            if noted:
+                deadline = self._clock.now() + left
+                run.operation = replace(run.operation, deadline=deadline, queued=False)
         else:
             await pool.acquire()
         try:
+            if noted:
+                await self._update(run)
             yield
         finally:
             pool.release()
@@ -347,8 +354,12 @@ class _Run:
     trouble: str = ""
 
     def seconds_left(self, now: float) -> float:
-        """Time until its deadline; all of it while it was never given a place."""
-        begun = self.operation.accepted_at if self.operation.queued else now
+        """Time until its deadline; all of it while it was never given a place.
+
+        Never more than all of it, also when the wall clock was set back since the accept.
+        """
+        accepted_at = self.operation.accepted_at
+        begun = accepted_at if self.operation.queued else max(accepted_at, now)
         return self.operation.deadline - begun
 
     def deadline_text(self) -> str:

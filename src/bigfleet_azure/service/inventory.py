@@ -10,7 +10,7 @@ import asyncio
 import heapq
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Protocol
 
@@ -23,11 +23,8 @@ from bigfleet_azure.domain.machine import Record, slot_number
 from bigfleet_azure.domain.metadata import varint
 from bigfleet_azure.domain.offering import Offering, Segment
 from bigfleet_azure.service.marks import SideMarks
+from bigfleet_azure.service.shelf import CHUNK_SLOTS, Shelf
 from bigfleet_azure.store.base import Snapshot
-
-CHUNK_SLOTS = 256
-"""Slots per cached chunk: small enough to rebuild in well under a millisecond, large enough that
-a full List of 100,000 joins a few hundred pieces."""
 
 _REVISION_TAG = b"\x12"
 
@@ -49,57 +46,16 @@ class Encoder(Protocol):
 
 
 @dataclass(slots=True)
-class _Shelf:
-    """One offering's slots: its records by index, and cached entries by chunk.
+class _Unserved:
+    """A machine that must not move on before a List has carried it.
 
-    `inside` counts the records within the offered count; those beyond it are surplus.
+    Attributes:
+        loaded: it is from the store, so an earlier process may have served it.
+        over: set when a List has carried it, or it left that state.
     """
 
-    offering: Offering
-    shared: bytes
-    touched: dict[int, Record] = field(default_factory=dict)
-    inside: int = 0
-    unused_chunks: dict[int, bytes] = field(default_factory=dict)
-    used_chunks: dict[int, bytes] = field(default_factory=dict)
-    stale_chunks: set[int] = field(default_factory=set)
-
-    def offer_changed(self, offering: Offering, shared: bytes) -> None:
-        """Take a new shape, price or count; every cached chunk is stale."""
-        self.offering = offering
-        self.shared = shared
-        self.inside = sum(1 for index in self.touched if index < offering.offer.count)
-        self.unused_chunks.clear()
-        self.used_chunks.clear()
-        self.stale_chunks = {index // CHUNK_SLOTS for index in self.touched}
-
-    def put(self, index: int, record: Record) -> None:
-        """Take a record whose visible content changed."""
-        if index not in self.touched:
-            self.inside += index < self.offering.offer.count
-            self.unused_chunks.pop(index // CHUNK_SLOTS, None)
-        self.touched[index] = record
-        self.stale_chunks.add(index // CHUNK_SLOTS)
-
-    @property
-    def untouched(self) -> int:
-        """Number of offered slots without a record."""
-        return self.offering.offer.count - self.inside
-
-    def withdrawn(self, record: Record) -> bool:
-        """Whether the slot is no longer offered, and empty: nobody knows it any more."""
-        return record.state is State.SPECULATIVE and record.index >= self.offering.offer.count
-
-    def hidden(self, record: Record) -> bool:
-        """Whether List leaves the record out."""
-        withheld = self.offering.withheld and record.state is State.SPECULATIVE
-        return withheld or self.withdrawn(record)
-
-    def untouched_between(self, first: int, end: int) -> Iterator[int]:
-        """Indexes of untouched slots in [first, end) that are offered."""
-        touched = self.touched
-        for index in range(first, min(end, self.offering.offer.count)):
-            if index not in touched:
-                yield index
+    loaded: bool = False
+    over: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Inventory:
@@ -109,17 +65,21 @@ class Inventory:
         self._encoder = encoder
         self._provider = provider
         self.incarnation = snapshot.incarnation
+        restored = f"-{snapshot.restored}" if snapshot.restored else ""
+        self._cursor_key = snapshot.incarnation + restored
         self.marks = SideMarks(snapshot.marks)
-        self._shelves: dict[int, _Shelf] = {}
-        self._by_prefix: dict[str, _Shelf] = {}
+        self._shelves: dict[int, Shelf] = {}
+        self._by_prefix: dict[str, Shelf] = {}
         self._records: dict[str, Record] = {}
         self._states: Counter[State] = Counter()
-        self._waiting: dict[str, asyncio.Future[None]] = {}
+        self._unserved: dict[str, _Unserved] = {}
         self._head = self._next = snapshot.head
         for offering in snapshot.offerings:
             self._put_offering(offering)
         for record in sorted(snapshot.records, key=lambda r: r.change):
             self._put(record)
+        for unserved in self._unserved.values():
+            unserved.loaded = True
 
     # Change numbers
 
@@ -169,6 +129,16 @@ class Inventory:
             mark=newest(own, side),
             side_mark=side is not None,
         )
+
+    def with_newest_mark(self, record: Record) -> Record:
+        """`record` with the newest mark of its shard.
+
+        A newer one than its own was left beside it while its slot was not offered.
+        """
+        if record.mark is None:
+            return record
+        side = self.marks.get(record.id, record.mark.shard_id)
+        return replace(record, mark=newest(record.mark, side))
 
     def offering(self, number: int) -> Offering:
         """The offering with that number."""
@@ -245,7 +215,7 @@ class Inventory:
     def _put_offering(self, offering: Offering) -> None:
         shelf = self._shelves.get(offering.number)
         if shelf is None:
-            shelf = _Shelf(offering=offering, shared=self.shared_fields(offering))
+            shelf = Shelf(offering=offering, shared=self.shared_fields(offering))
             self._shelves[offering.number] = self._by_prefix[offering.prefix] = shelf
             return
         shelf.offer_changed(offering, self.shared_fields(offering))
@@ -263,25 +233,22 @@ class Inventory:
         self._records[record.id] = record
         self._states[record.state] += 1
         self._head = max(self._head, record.change)
-        if known is not None and (known.id, known.state) != (record.id, record.state):
-            self._changed(known.id)
+        # A new price or label is no such change: the state itself has to be carried by a List.
+        if known is None or (known.id, known.state) != (record.id, record.state):
+            if known is not None:
+                self._no_longer_unserved(known.id)
+            if record.state is State.FAILED or (record.operation and record.operation.loss):
+                # From its publication on: the first List may come before anybody waits for it.
+                self._unserved[record.id] = _Unserved()
 
-    def _changed(self, machine_id: str) -> None:
-        """Whoever waited for the former state to be served need not wait any longer.
-
-        A new price or label is no such change: the state itself has to be carried by a List.
-        """
-        if waiting := self._waiting.pop(machine_id, None):
-            waiting.set_result(None)
+    def _no_longer_unserved(self, machine_id: str) -> None:
+        if unserved := self._unserved.pop(machine_id, None):
+            unserved.over.set()
 
     async def served(self, machine_id: str) -> None:
-        """Wait until a List has carried the machine in its present state, or it left that."""
-        if machine_id not in self._records:
-            return
-        waiting = self._waiting.get(machine_id)
-        if waiting is None:
-            waiting = self._waiting[machine_id] = asyncio.get_running_loop().create_future()
-        await asyncio.shield(waiting)
+        """Wait until a List has carried a FAILED or lost machine in its present state."""
+        if unserved := self._unserved.get(machine_id):
+            await unserved.over.wait()
 
     # Reading
 
@@ -300,7 +267,7 @@ class Inventory:
             max_results: upper bound; 0 or less for none.
             since_revision: a cursor of an earlier answer; anything else means a full list.
         """
-        since = cursor.decode(self.incarnation, since_revision)
+        since = cursor.decode(self._cursor_key, since_revision)
         since = 0 if since is None or since > self._head else since
         last: int | None = None
         if max_results > 0:
@@ -312,7 +279,7 @@ class Inventory:
         else:
             parts = self._all()
         self._note_served(states, since, last)
-        revision = cursor.encode(self.incarnation, self._head if last is None else last)
+        revision = cursor.encode(self._cursor_key, self._head if last is None else last)
         parts.append(_REVISION_TAG + varint(len(revision)) + revision)
         return b"".join(parts)
 
@@ -323,7 +290,7 @@ class Inventory:
             parts += self._used(shelf)
         return parts
 
-    def _unused(self, shelf: _Shelf) -> Iterator[bytes]:
+    def _unused(self, shelf: Shelf) -> Iterator[bytes]:
         if shelf.offering.withheld:
             return
         for chunk in range(-(-shelf.offering.offer.count // CHUNK_SLOTS)):
@@ -335,7 +302,7 @@ class Inventory:
                 )
             yield ready
 
-    def _used(self, shelf: _Shelf) -> Iterable[bytes]:
+    def _used(self, shelf: Shelf) -> Iterable[bytes]:
         for chunk in shelf.stale_chunks:
             first = chunk * CHUNK_SLOTS
             shelf.used_chunks[chunk] = self._encode(
@@ -373,11 +340,12 @@ class Inventory:
         self, states: frozenset[int], limit: int, since: int
     ) -> tuple[list[bytes], int | None]:
         """Oldest changes first; also the change number of the last one when more remain."""
-        used = sorted(
-            ((r.change, self._shelves[r.offering], r.index) for r in self._newer(states, since)),
-            key=lambda item: item[0],
+        used = (
+            (record.change, self._shelves[record.offering], record.index)
+            for record in self._records.values()
+            if record.change > since and self._wanted(record, states)
         )
-        sources: list[Iterable[tuple[int, _Shelf, int]]] = [used]
+        sources: list[Iterable[tuple[int, Shelf, int]]] = [used]
         if not states or State.SPECULATIVE in states:
             sources += [
                 self._numbered(shelf, segment, start)
@@ -399,12 +367,16 @@ class Inventory:
         for record in reversed(self._records.values()):
             if record.change <= since:
                 return
-            if states and record.state not in states:
-                continue
-            if not self._shelves[record.offering].hidden(record):
+            if self._wanted(record, states):
                 yield record
 
-    def _newer_segments(self, since: int) -> Iterator[tuple[_Shelf, Segment, int]]:
+    def _wanted(self, record: Record, states: frozenset[int]) -> bool:
+        """Whether a List for these states shows the record."""
+        if states and record.state not in states:
+            return False
+        return not self._shelves[record.offering].hidden(record)
+
+    def _newer_segments(self, since: int) -> Iterator[tuple[Shelf, Segment, int]]:
         """Segments with untouched slots changed after `since`, and the first such index."""
         for shelf in self._shelves.values():
             if shelf.offering.withheld:
@@ -415,31 +387,34 @@ class Inventory:
                     yield shelf, segment, segment.first + skip
 
     @staticmethod
-    def _numbered(shelf: _Shelf, segment: Segment, start: int) -> Iterator[tuple[int, _Shelf, int]]:
+    def _numbered(shelf: Shelf, segment: Segment, start: int) -> Iterator[tuple[int, Shelf, int]]:
         for index in shelf.untouched_between(start, segment.first + segment.count):
             yield segment.base + index - segment.first, shelf, index
 
     def _entry(self, record: Record) -> bytes:
         return self._encoder.entry(self.encoded(record))
 
-    def _encode(self, shelf: _Shelf, records: Iterable[Record]) -> bytes:
+    def _encode(self, shelf: Shelf, records: Iterable[Record]) -> bytes:
         encode, frame = self._encoder.machine, self._encoder.entry
         shared, provider = shelf.shared, self._provider
         return b"".join([frame(encode(record, shared, provider)) for record in records])
 
-    def _encode_untouched(self, shelf: _Shelf, indexes: Iterable[int]) -> bytes:
+    def _encode_untouched(self, shelf: Shelf, indexes: Iterable[int]) -> bytes:
         name = shelf.offering.machine_id
         return self._encoder.unused_entries([name(index) for index in indexes], shelf.shared)
 
     def _note_served(self, states: frozenset[int], since: int, last: int | None) -> None:
-        """Wake those who wait for a machine to be served, if this answer carried it."""
-        for machine_id in list(self._waiting):
+        """Wake those who wait for a machine to be served, if this answer carried it.
+
+        Or an earlier process's did: who follows all changes with a cursor of that time does not
+        get the machine again.
+        """
+        for machine_id, unserved in list(self._unserved.items()):
             record = self._records[machine_id]
             carried = (
-                since < record.change
-                and (not states or record.state in states)
+                (not states or record.state in states)
                 and (last is None or record.change <= last)
-                and not self._shelves[record.offering].hidden(record)
+                and since < record.change
             )
-            if carried:
-                self._waiting.pop(machine_id).set_result(None)
+            if carried or (unserved.loaded and not states and since >= record.change):
+                self._no_longer_unserved(machine_id)

@@ -113,9 +113,14 @@ class Janitor:
         self._metrics.oldest_debt.set(max(0.0, now - oldest))
 
     async def forget_marks(self) -> None:
-        """Drop fence marks of ids that do not exist, beyond their bounds."""
-        live = self._inventory.record
-        keys = self._inventory.marks.expendable(lambda i: live(i) is not None, self._clock.now())
+        """Drop fence marks of ids that do not exist, beyond their bounds.
+
+        An id whose lock is held is left alone: its mark may just be on the way to the disk.
+        """
+        record, held = self._inventory.record, self._journal.locks.held
+        keys = self._inventory.marks.expendable(
+            lambda i: record(i) is not None or held(i), self._clock.now()
+        )
         await self._journal.commit(ChangeSet(dropped_marks=keys))
 
     async def _pay(self, number: int) -> None:
@@ -169,7 +174,9 @@ class Janitor:
 
     async def _retire(self, record: Record) -> None:
         await self._inventory.served(record.id)
-        await self._clock.sleep(record.since + self._dwell_seconds - self._clock.now())
+        left = record.since + self._dwell_seconds - self._clock.now()
+        # Never more than all of it, also when the wall clock was set back.
+        await self._clock.sleep(min(self._dwell_seconds, left))
         await self._clear_substrate(record)
 
         def build() -> ChangeSet:
@@ -178,7 +185,7 @@ class Janitor:
                 return ChangeSet()
             offering = self._inventory.offering(current.offering)
             return retire(
-                current,
+                self._inventory.with_newest_mark(current),
                 offering.machine_id(current.index, current.generation + 1),
                 now=self._clock.now(),
                 change=self._inventory.reserve(),

@@ -37,6 +37,8 @@ class Snapshot:
         marks: fence marks kept beside the records, oldest first.
         offerings: known offerings, by number.
         debts: unpaid debts.
+        restored: how many times it was restored from a backup; part of cursors, since those
+            given out after the backup was made tell of changes that no longer happened.
         wrong_key: why stored blobs cannot be read; empty when they can (or none is stored).
     """
 
@@ -46,6 +48,7 @@ class Snapshot:
     marks: tuple[SideMark, ...] = ()
     offerings: tuple[Offering, ...] = ()
     debts: tuple[Debt, ...] = field(default=())
+    restored: int = 0
     wrong_key: str = ""
 
 

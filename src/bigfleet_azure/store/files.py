@@ -108,13 +108,14 @@ def is_new(path: Path) -> bool:
             f"{path} is {'missing' if size is None else 'empty'}, yet its log {wal} is not: put "
             "the state file back, or move the log away to start without what it held"
         )
-    # An empty file is what mktemp makes, and a fine new state file; we never leave one, since
-    # ours are renamed into place whole. With the key of an earlier life beside it, it is what a
-    # failing disk left, and starting from nothing would forget machines that run.
-    if size == 0 and key_beside(path).exists():
+    # With the key of an earlier life beside it, a missing or empty file is what a failing disk or
+    # a lost volume left, and starting from nothing would forget machines that run. Our own files
+    # are renamed into place whole, and before their key. Else an empty file is what mktemp makes.
+    if key_beside(path).exists():
         raise StoreUnusable(
-            f"{path} is empty, yet {key_beside(path)} shows that it was in use: restore it "
-            "from a backup (`bigfleet-azure state backup` makes them), or remove both"
+            f"{path} is {'missing' if size is None else 'empty'}, yet {key_beside(path)} shows "
+            "that it was in use: restore it from a backup (`bigfleet-azure state backup` makes "
+            "them), or remove the key too to start without what it held"
         )
     return True
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from bigfleet_azure.store import files
+from bigfleet_azure.store import files, rows
 from bigfleet_azure.store.base import Snapshot, StoreError, StoreUnusable
 from bigfleet_azure.store.database import connect, damaged, explain, load_checked
 
@@ -57,9 +57,11 @@ def backup(path: Path, target: Path) -> None:
         try:
             with closing(sqlite3.connect(target)) as copy:
                 source.backup(copy)
+                rows.mark_as_backup(copy)
             files.sync_folder(target.absolute().parent)
         except (OSError, sqlite3.Error) as error:
-            target.unlink(missing_ok=True)
+            for leftover in (target, files.wal_of(target), target.with_name(f"{target.name}-shm")):
+                leftover.unlink(missing_ok=True)
             raise StoreError(f"no backup was made: {explain(error, target)}") from error
 
 

@@ -5,7 +5,7 @@ Knows the tables' columns; knows nothing of files, threads or transactions.
 
 import json
 import sqlite3
-from dataclasses import dataclass, fields, make_dataclass
+from dataclasses import dataclass, fields, make_dataclass, replace
 from typing import Any
 
 from bigfleet_azure import __version__
@@ -18,6 +18,10 @@ from bigfleet_azure.domain.operation import Operation
 from bigfleet_azure.store.base import Snapshot
 
 Row = tuple[Any, ...]
+
+RESTORED_GAP = 1 << 32
+"""Change numbers left out after a restore: more than the lost life can have given out since the
+backup, so that none of its operation ids comes again (1,500 a second for a month)."""
 
 _INDEX_MASK = (1 << SLOT_BITS) - 1
 
@@ -55,7 +59,7 @@ def machine_row(record: Record, shard: int | None) -> Row:
         record.host,
         record.cluster,
         record.metadata,
-        record.last_error,
+        _whole(record.last_error),
         record.created,
         record.configured,
         record.drained,
@@ -96,6 +100,11 @@ def _operation(text: str) -> Operation:
     )
 
 
+def _whole(text: str) -> str:
+    """`text` as SQLite takes it: a vendor's broken character must not hold up a result for ever."""
+    return text.encode(errors="replace").decode() if text else text
+
+
 _compact = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -107,11 +116,11 @@ def debt_row(debt: Debt) -> Row:
         debt.machine_id,
         debt.operation,
         debt.host,
-        debt.reason,
+        _whole(debt.reason),
         debt.since,
         debt.attempts,
         debt.not_before,
-        debt.last_error,
+        _whole(debt.last_error),
     )
 
 
@@ -184,6 +193,29 @@ def new_store(connection: sqlite3.Connection, *, incarnation: str, now: float) -
     )
 
 
+def mark_as_backup(connection: sqlite3.Connection) -> None:
+    """Let the copy of a state file know that it is one; see `begin_restored`."""
+    with connection:
+        connection.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('backup', '1')")
+
+
+def begin_restored(connection: sqlite3.Connection, loaded: "Loaded") -> "Loaded":
+    """Begin the life of a restored backup: the life that it was made in went on after it."""
+    snapshot = replace(
+        loaded.snapshot,
+        head=loaded.snapshot.head + RESTORED_GAP,
+        restored=loaded.snapshot.restored + 1,
+    )
+    connection.execute("BEGIN IMMEDIATE")
+    connection.executemany(
+        "INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)",
+        [("head", str(snapshot.head)), ("restored", str(snapshot.restored))],
+    )
+    connection.execute("DELETE FROM meta WHERE key = 'backup'")
+    connection.execute("COMMIT")
+    return replace(loaded, snapshot=snapshot, backup=False)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
     """All rows as facts, and what the store itself keeps of them.
@@ -192,12 +224,14 @@ class Loaded:
         key_check: what tells whether the key is still the one blobs were sealed with; empty
             when none ever was.
         blobs: how many blobs are stored.
+        backup: it is a backup that was not used yet.
     """
 
     snapshot: Snapshot
     shards: dict[str, int]
     key_check: str
     blobs: int
+    backup: bool
 
 
 def load(connection: sqlite3.Connection) -> Loaded:
@@ -242,10 +276,12 @@ def load(connection: sqlite3.Connection) -> Loaded:
             marks=marks,
             offerings=offerings,
             debts=debts,
+            restored=int(meta.get("restored", 0)),
         ),
         shards={shard: number for number, shard in shards.items()},
         key_check=meta.get("key_check", ""),
         blobs=blobs,
+        backup="backup" in meta,
     )
 
 

@@ -87,6 +87,8 @@ class SqliteStore:
         try:
             loaded = load_checked(connection, self._path, upgrade_at=now)
             tune(connection)
+            if loaded.backup:
+                loaded = rows.begin_restored(connection, loaded)
             rows.forget_unused_shards(connection, loaded)
             key = load_or_create_key(self._path, self._key_file, self._key_text)
             sealer = Sealer(key, loaded.snapshot.incarnation)
