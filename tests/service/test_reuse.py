@@ -10,7 +10,7 @@ from bigfleet_azure.domain.errors import FailureKind
 from bigfleet_azure.domain.lifecycle import Kind
 from bigfleet_azure.service.catalogue import OffersRefused
 from bigfleet_azure.service.janitor import RECLAIM_SECONDS
-from tests.support.rig import MortalStore, Rig, acked, at_once, offer, refusing
+from tests.support.rig import MortalStore, Rig, acked, at_once, never, offer, refusing
 
 pytestmark = pytest.mark.looptime
 
@@ -75,6 +75,25 @@ async def test_creates_that_wait_for_capacity_do_not_hold_up_other_offerings() -
             acked(await rig.create(machine))
             await rig.reaches(machine, "IDLE", within=5)
         assert {rig.state(machine) for machine in ids[:3]} == {"CREATING"}
+
+
+@pytest.mark.behaviour(76)
+async def test_nodes_that_never_come_do_not_hold_up_other_clusters() -> None:
+    async with Rig("--configure-concurrency", "1", offers=[offer(2)]) as rig:
+        first, second = rig.ids()
+
+        async def ready(work) -> None:
+            if work.cluster == "broken":
+                await never(work)
+
+        rig.backend.ready = ready
+        await rig.idle(first)
+        await rig.idle(second)
+        acked(await rig.configure(first, "broken"))
+        await asyncio.sleep(1)
+        acked(await rig.configure(second, "sound"))
+        await rig.reaches(second, "CONFIGURED", within=5)
+        assert rig.state(first) == "CONFIGURING"
 
 
 @pytest.mark.behaviour(68, 74)

@@ -154,6 +154,9 @@ class Executor:
             try:
                 async with self._place(run, limit):
                     host = await self._call(run)
+                if kind is Kind.CONFIGURE:
+                    # Watching is no work: nodes that never come must not hold up other clusters.
+                    await self._backend.wait_ready(run.work)
             except BackendError as error:
                 if error.kind not in RETRYABLE:
                     raise _Ended(error.kind, str(error)) from error
@@ -213,7 +216,6 @@ class Executor:
             case Kind.CONFIGURE:
                 if not run.operation.handed_over:
                     await self._hand_over(run)
-                await self._backend.wait_ready(run.work)
             case Kind.DRAIN:
                 await self._backend.drain(run.work)
             case Kind.DELETE:
