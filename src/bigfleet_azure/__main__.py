@@ -1,11 +1,17 @@
 """Entry point of the console script and of `python -m bigfleet_azure`.
 
-The call below must come before anything imports gRPC; nothing else belongs here.
+What stands before the last import must come before anything imports gRPC; nothing else belongs
+here.
 """
+
+import os
 
 from bigfleet_azure.rpc.minimum_tls import require_tls13
 
 require_tls13()
+# gRPC's core writes lines of its own among ours, one for every failed handshake; whoever looks for
+# the cause of one can ask for them.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 from bigfleet_azure.cli.main import main  # noqa: E402 - after the call above
 

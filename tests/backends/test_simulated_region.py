@@ -176,7 +176,7 @@ async def test_reads_are_throttled_too() -> None:
 @pytest.mark.behaviour(70)
 async def test_spot_machines_are_evicted_at_the_asked_hourly_rate_and_others_never() -> None:
     clock = VirtualClock()
-    backend = region(clock, evict_rate=0.5)
+    backend = region(clock, seed=1, evict_rate=0.5)
     await outcomes(backend, clock, range(200), offer=SPOT)
     await outcomes(backend, clock, range(200, 250))
     assert {found.condition for found in await backend.inventory()} == {Condition.RUNNING}

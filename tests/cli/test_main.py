@@ -111,11 +111,12 @@ def test_a_bug_shows_its_trace(fails):
 @pytest.mark.behaviour(93)
 def test_faults_of_the_offerings_file_are_listed_one_a_line(capsys, tmp_path):
     path = tmp_path / "o.json"
-    path.write_text('[{"vm_size": "a", "count": -1}]')
+    path.write_text('[{"vm_size": "nonsense", "count": -1}]')
     assert main(["--use-fake-backend", f"--offerings={path}"]) == Exit.USAGE
     assert capsys.readouterr().err.splitlines() == [
         f"Error: {path}: [0].zone: is required",
         f"Error: {path}: [0].count: must be 0 or more",
+        f"Error: {path}: [0].vm_size: 'nonsense' is not an Azure VM size such as Standard_D4s_v5",
     ]
 
 

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from bigfleet_azure.backends.simulated.backend import facts
 from bigfleet_azure.daemon.offerings_file import OfferingsError, load
 from bigfleet_azure.domain.lifecycle import CapacityType
 from bigfleet_azure.domain.offering import FORBIDDEN_LABELS, MAX_SLOTS_PER_OFFERING, Offer
@@ -21,7 +22,7 @@ def written(tmp_path):
         path = tmp_path / "offerings.json"
         text = content if isinstance(content, str | bytes) else json.dumps(content)
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        return load(path)
+        return load(path, facts)
 
     return write
 
@@ -108,7 +109,7 @@ def test_what_is_not_json_is_refused(faults_of, content):
 
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(OfferingsError, match=r"gone\.json: cannot be read: No such file"):
-        load(tmp_path / "gone.json")
+        load(tmp_path / "gone.json", facts)
 
 
 @pytest.mark.behaviour(93)
@@ -166,7 +167,7 @@ def test_vm_size_zone_and_count_are_required(faults_of):
 
 
 def test_a_key_given_twice_is_refused_wherever_it_stands(faults_of):
-    content = """[{"vm_size": "a", "zone": "b", "count": 1,
+    content = """[{"vm_size": "Standard_D4s_v5", "zone": "b", "count": 1,
         "labels": {"x": "1", "y": "2", "x": "3"}, "resources": {"cpu": "1", "cpu": "1"}}]"""
     assert faults_of(content) == [
         "[0].labels.x: stands there more than once",
@@ -227,3 +228,9 @@ def test_pydantic_is_not_imported_without_an_offerings_file():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+def test_a_label_that_the_machines_have_of_themselves_is_not_overridden_in_silence(written):
+    _, [warning] = written([{**PLAIN, "labels": {"kubernetes.io/arch": "arm64", "team": "a"}}])
+    assert '[0].labels["kubernetes.io/arch"]' in warning
+    assert "'amd64' is what the machines have" in warning

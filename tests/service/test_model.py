@@ -148,6 +148,8 @@ class WholeService(RuleBasedStateMachine):
             self.marks[token.shard_id, machine] = (token.epoch, token.sequence)
         if machine not in self.machines:
             return "unknown_machine"
+        if kind is Kind.CONFIGURE and not cluster:
+            return "invalid"
         known = self.machines[machine]
         source, via, target = STEPS[kind]
         if kind in known.on_record and known.state in (via, target):
@@ -155,8 +157,7 @@ class WholeService(RuleBasedStateMachine):
             return "other_cluster" if other else "repeat"
         if known.state != source:
             return "illegal_state"
-        wrong = (kind is Kind.CONFIGURE and not cluster) or (kind is Kind.DRAIN and grace < 0)
-        return "invalid" if wrong else "accept"
+        return "invalid" if kind is Kind.DRAIN and grace < 0 else "accept"
 
     def acknowledged(self, kind, machine, ack, new: Expected | None) -> None:
         known = self.machines[machine]

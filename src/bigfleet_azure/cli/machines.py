@@ -2,7 +2,6 @@
 
 import functools
 import json
-import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -94,8 +93,6 @@ def connection(command: Command) -> Command:
     ) -> None:
         if (tls_cert is None) != (tls_key is None):
             raise click.UsageError("--tls-cert and --tls-key are given together or not at all.")
-        # Else gRPC's core writes lines of its own between ours; read when it is imported.
-        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         from bigfleet_azure.cli.remote import Endpoint, Remote
 
         endpoint = Endpoint(

@@ -41,22 +41,16 @@ def check(file: Path, provider: str, location: str, output: Format) -> None:
 
     Every fault is listed. Prices are those of the simulated region.
     """
+    from bigfleet_azure.backends.simulated.backend import facts
     from bigfleet_azure.daemon.offerings_file import OfferingsError, load
 
     try:
-        offers, warnings = load(file)
+        offers, warnings = load(file, facts)
     except OfferingsError as error:
         fail(Exit.USAGE, "\n       ".join(error.faults))
     for warning in warnings:
         note(f"Warning: {warning}")
-    rows, faults = [], []
-    for each in assign(offers, (), provider=provider, region=location):
-        try:
-            rows.append(_row(each))
-        except ValueError as error:
-            faults.append(f"{file}: {error}")
-    if faults:
-        fail(Exit.USAGE, "\n       ".join(faults))
+    rows = [_row(each) for each in assign(offers, (), provider=provider, region=location)]
     if output is Format.TABLE:
         head = ("FIRST ID", "SIZE", "ZONE", "CAPACITY", "SLOTS", "USD/HOUR")
         write(columns(head, [[str(cell) for cell in row.values()] for row in rows]))
@@ -68,8 +62,8 @@ def check(file: Path, provider: str, location: str, output: Format) -> None:
 
 
 def _row(each: Assignment) -> dict[str, Any]:
-    """What is shown of an offering; ValueError when no such size can exist."""
-    from bigfleet_azure.backends.simulated.sizes import facts
+    """What is shown of an offering."""
+    from bigfleet_azure.backends.simulated.backend import facts
 
     offer = each.offer
     published = facts(offer)

@@ -18,7 +18,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bigfleet_azure import __version__
-from bigfleet_azure.daemon.assembly import Parts, assemble, open_store
+from bigfleet_azure.backends.base import Backend
+from bigfleet_azure.daemon.assembly import Parts, assemble, open_store, simulated_backend
 from bigfleet_azure.daemon.settings import Settings
 from bigfleet_azure.domain.errors import BackendError
 from bigfleet_azure.domain.offering import Offer, built_in_mix
@@ -117,12 +118,13 @@ class Daemon:
         self._watch_signals()
         for warning in self._settings.warnings:
             logger.warning("%s", warning)
-        offers = self._offers()
+        backend = simulated_backend(self._settings, self._clock)
+        offers = self._offers(backend)
         certificates = self._certificates()
         store = open_store(self._settings, self._clock, self._metrics)
         async with AsyncExitStack() as stack:
             try:
-                await self._start(stack, store, offers, certificates)
+                await self._start(stack, store, backend, offers, certificates)
             except _StoppedEarly:
                 logger.info("stopped before it served")
                 return
@@ -145,6 +147,7 @@ class Daemon:
         self,
         stack: AsyncExitStack,
         store: Store,
+        backend: Backend,
         offers: list[Offer],
         certificates: Certificates | None,
     ) -> None:
@@ -160,6 +163,7 @@ class Daemon:
             supervisor=self._supervisor,
             store=store,
             snapshot=snapshot,
+            backend=backend,
         )
         await self._apply_first(parts, offers)
         _settle_memory()
@@ -203,7 +207,7 @@ class Daemon:
         # From the first moment on, since a SIGHUP that nobody handles ends the process.
         loop.add_signal_handler(signal.SIGHUP, self._reload_wanted.set)
 
-    def _offers(self) -> list[Offer]:
+    def _offers(self, backend: Backend) -> list[Offer]:
         settings = self._settings
         if settings.offerings is None:
             offers = built_in_mix(settings.seed_count, (settings.zone_a, settings.zone_b))
@@ -211,7 +215,7 @@ class Daemon:
             from bigfleet_azure.daemon.offerings_file import OfferingsError, load
 
             try:
-                offers, warnings = load(settings.offerings)
+                offers, warnings = load(settings.offerings, backend.facts)
             except OfferingsError as error:
                 raise StartError(str(error)) from error
             for warning in warnings:
@@ -225,7 +229,7 @@ class Daemon:
     async def _reload(self, parts: Parts) -> None:
         """Apply the offerings file again; a faulty one changes nothing and is a condition."""
         try:
-            applied = await parts.catalogue.apply(self._offers())
+            applied = await parts.catalogue.apply(self._offers(parts.backend))
         except (StartError, OffersRefused) as error:
             self._conditions.set("offerings", str(error))
             return

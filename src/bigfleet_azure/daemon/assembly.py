@@ -76,16 +76,16 @@ def assemble(
     supervisor: Supervisor,
     store: Store,
     snapshot: Snapshot,
-    backend: Backend | None = None,
+    backend: Backend,
 ) -> Parts:
     """Wire the service over an opened store.
 
     Args:
         settings: what the operator wants.
         snapshot: what `store` held when it was opened.
-        backend: used instead of the one that the settings ask for.
+        backend: the substrate, not started yet.
     """
-    backend = InstrumentedBackend(backend or simulated_backend(settings, clock), metrics)
+    backend = InstrumentedBackend(backend, metrics)
     inventory = Inventory(WireEncoder(), settings.provider, snapshot)
     journal = Journal(store, inventory, conditions, clock)
     blocks = Blocks(clock)

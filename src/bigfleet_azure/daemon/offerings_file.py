@@ -6,7 +6,7 @@ those of contract section 16. What offers become (ids, numbers, slots) belongs t
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,8 +23,15 @@ from pydantic_core import ErrorDetails
 
 from bigfleet_azure.daemon.settings import SettingsError
 from bigfleet_azure.domain import quantity
+from bigfleet_azure.domain.errors import BackendError
 from bigfleet_azure.domain.lifecycle import CapacityType
-from bigfleet_azure.domain.offering import FORBIDDEN_LABELS, MAX_SLOTS_PER_OFFERING, Offer, merge
+from bigfleet_azure.domain.offering import (
+    FORBIDDEN_LABELS,
+    MAX_SLOTS_PER_OFFERING,
+    Facts,
+    Offer,
+    merge,
+)
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _PREFIX = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
@@ -126,7 +133,11 @@ class _Object(dict[str, Any]):
         self.repeated = sorted({key for key in keys if keys.count(key) > 1})
 
 
-def load(path: Path) -> tuple[list[Offer], list[str]]:
+Describe = Callable[[Offer], Facts]
+"""What the substrate publishes about an offer; BackendError when it knows no such size."""
+
+
+def load(path: Path, describe: Describe) -> tuple[list[Offer], list[str]]:
     """Read the offers in `path`, equal ones merged, and what is odd about them.
 
     A count of 0 is allowed and offers nothing.
@@ -152,6 +163,7 @@ def load(path: Path) -> tuple[list[Offer], list[str]]:
             f"{_spelled(fault['loc'])}: {_explained(fault)}"
             for fault in error.errors(include_url=False)
         ]
+    faults += _unknown_sizes(data, describe)
     offers = merge([entry.offer() for entry in entries])
     faults += [
         f"{offer.vm_size} in {offer.zone}: equal offerings add up to {offer.count} slots; "
@@ -163,7 +175,30 @@ def load(path: Path) -> tuple[list[Offer], list[str]]:
         raise OfferingsError([f"{path}: {fault}" for fault in faults])
     if not any(offer.count for offer in offers):
         warnings.append(f"{path}: every count is 0, so nothing is offered")
+    warnings += [f"{path}: {text}" for text in _overridden_labels(entries, describe)]
     return offers, warnings
+
+
+def _unknown_sizes(entries: list[Any], describe: Describe) -> Iterator[str]:
+    """Sizes that the substrate does not know, also of entries with other faults."""
+    for index, entry in enumerate(entries):
+        size = entry.get("vm_size") if isinstance(entry, dict) else None
+        if not isinstance(size, str) or not _NAME.fullmatch(size):
+            continue
+        probe = Offer(vm_size=size, zone="", capacity_type=CapacityType.ON_DEMAND, count=0)
+        try:
+            describe(probe)
+        except BackendError as error:
+            yield f"{_spelled((index, 'vm_size'))}: {error}"
+
+
+def _overridden_labels(entries: list[_Entry], describe: Describe) -> Iterator[str]:
+    for index, entry in enumerate(entries):
+        own = describe(entry.offer()).labels
+        for key in sorted(entry.labels.keys() & own.keys()):
+            if entry.labels[key] != own[key]:
+                where = _spelled((index, "labels", key))
+                yield f"{where}: {own[key]!r} is what the machines have, and is published instead"
 
 
 _Where = tuple[int | str, ...]

@@ -132,6 +132,8 @@ def decide(
             f"no machine {command.machine_id!r}",
             _mark_only(command, view, now),
         )
+    if command.kind is Kind.CONFIGURE and (invalid := _invalid_cluster(command)):
+        return _refused(RefusalReason.INVALID, invalid, _mark_only(command, view, now))
     number = record.recorded(command.kind)
     step = TRANSITIONS[command.kind]
     if number and record.state in (step.via, step.target):
@@ -159,16 +161,23 @@ def _malformed(command: Command) -> str:
     return ""
 
 
+def _invalid_cluster(command: Command) -> str:
+    where = f"{command.kind} of {command.machine_id}"
+    if not command.cluster:
+        return f"{where}: cluster_id is empty"
+    size = len(command.cluster.encode())
+    if size > MAX_NAME_BYTES:
+        return f"{where}: cluster_id has {size} bytes, at most {MAX_NAME_BYTES} are allowed"
+    return ""
+
+
 def _invalid_argument(command: Command, limits: Limits) -> str:
     where = f"{command.kind} of {command.machine_id}"
     if command.kind is Kind.DRAIN and command.grace_seconds < 0:
         return f"{where}: grace_period_seconds is {command.grace_seconds}, it must not be negative"
     if command.kind is not Kind.CONFIGURE:
         return ""
-    if not command.cluster:
-        return f"{where}: cluster_id is empty"
     for name, size, most in (
-        ("cluster_id", len(command.cluster.encode()), MAX_NAME_BYTES),
         ("shard_metadata", command.unpacked_bytes or len(command.metadata), MAX_METADATA_BYTES),
         ("bootstrap_blob", len(command.blob), limits.blob_bytes),
     ):

@@ -62,6 +62,18 @@ _DETAILS = {
 }
 
 
+def facts(offer: Offer) -> Facts:
+    """What is published about `offer`, from the table of sizes.
+
+    Raises:
+        BackendError: INVALID, when no such size can exist.
+    """
+    try:
+        return sizes.facts(offer)
+    except ValueError as error:
+        raise BackendError(FailureKind.INVALID, str(error), code="InvalidParameter") from error
+
+
 class SimulatedBackend:
     """A backend without Azure.
 
@@ -98,10 +110,7 @@ class SimulatedBackend:
 
     def facts(self, offer: Offer) -> Facts:
         """What is published about `offer`, from the table of sizes."""
-        try:
-            return sizes.facts(offer)
-        except ValueError as error:
-            raise BackendError(FailureKind.INVALID, str(error), code="InvalidParameter") from error
+        return facts(offer)
 
     async def create(self, work: Assignment) -> str:
         """Make the VM of this operation exist and wait until it is provisioned."""

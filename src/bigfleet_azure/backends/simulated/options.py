@@ -9,7 +9,7 @@ class SimulationOptions:
     """How fast, how large and how unreliable the region is. The defaults are a perfect one.
 
     Attributes:
-        seed: all chance follows from it, from the VM's name and from the operation's id, so
+        seed: all chance follows from it, from the VM's name and from how often it lived before, so
             that the order in which calls arrive changes nothing.
         latency: time of one step, give or take a quarter: provisioning, handing over the
             bootstrap blob, the node becoming Ready, draining, deleting.

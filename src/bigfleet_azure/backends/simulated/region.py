@@ -63,6 +63,7 @@ class Region:
         self._ledger = Ledger(path) if path else None
         self._latency = options.latency.total_seconds()
         self._machines: dict[str, VirtualMachine] = {}
+        self._lives: dict[str, int] = {}
         self._places: dict[Place, int] = {}
         self._used: dict[Place, int] = {}
         self._capacity: dict[Place, int] = {}
@@ -142,13 +143,15 @@ class Region:
         if name in self._machines:
             raise RegionError("Conflict", f"The resource '{name}' already exists.")
         self._check_limits(place)
-        step, fate, _ = self._draw(name, operation)
+        life = self._lives.get(name, 0)
+        step, fate, _ = self._draw("create", name, life)
         vm = VirtualMachine(
             name,
             operation,
             place,
             provisioned_at=now + self._step(step),
             doomed=fate < self._options.fail_rate,
+            life=life,
         )
         self._record_created(vm)
         self._add(vm)
@@ -171,7 +174,8 @@ class Region:
             joins: whether its node ever becomes Ready.
         """
         now = self._advance()
-        hand_over, ready, _ = self._draw(vm.name, operation)
+        vm.bindings += 1
+        hand_over, ready, _ = self._draw("deliver", vm.name, vm.life, vm.bindings)
         binding = Binding(
             operation,
             cluster,
@@ -190,7 +194,7 @@ class Region:
         now = self._advance()
         if binding.leaves_at < NEVER:
             return
-        step, _, _ = self._draw(vm.name, f"release {binding.operation}")
+        step, _, _ = self._draw("release", vm.name, vm.life, vm.bindings)
         leaves_at = now + min(self._step(step), grace_seconds)
         self._record(history.unbound(vm.name, leaves_at))
         binding.leaves_at = leaves_at
@@ -198,7 +202,7 @@ class Region:
     def delete(self, vm: VirtualMachine) -> None:
         """Begin to delete a VM; nothing stops it from then on."""
         if vm.gone_at == NEVER:
-            step, _, _ = self._draw(vm.name, f"delete {vm.operation}")
+            step, _, _ = self._draw("delete", vm.name, vm.life)
             self._delete_at(vm, self._advance() + self._step(step))
 
     # What happens behind a caller's back
@@ -260,9 +264,13 @@ class Region:
                 f"Allocation failed. We do not have sufficient capacity for {place}.",
             )
 
-    def _draw(self, name: str, operation: str) -> tuple[float, float, float]:
-        """Three numbers in [0, 1) that belong to this VM and operation under the seed."""
-        return _chances(f"{self._options.seed} {name} {operation}")
+    def _draw(self, *what: str | int) -> tuple[float, float, float]:
+        """Three numbers in [0, 1) that belong to a step of a VM's life under the seed.
+
+        Operation ids have no part in it: they are drawn anew for each state, and equal calls are
+        to have equal luck.
+        """
+        return _chances(f"{self._options.seed} {what}")
 
     def _throttled(self, call: str) -> bool:
         return _chances(f"{self._options.seed} {call}")[0] < self._options.throttle
@@ -274,7 +282,7 @@ class Region:
     def _plan_eviction(self, vm: VirtualMachine) -> None:
         rate = self._options.evict_rate
         if rate and vm.place.priority == SPOT and vm.trouble is None:
-            _, _, chance = self._draw(vm.name, vm.operation)
+            _, _, chance = self._draw("create", vm.name, vm.life)
             hours = -math.log(1 - chance) / rate
             self._plan(vm.provisioned_at + hours * 3600, vm)
 
@@ -307,6 +315,7 @@ class Region:
 
     def _drop(self, vm: VirtualMachine) -> None:
         del self._machines[vm.name]
+        self._lives[vm.name] = vm.life + 1
         self._used[vm.place] -= 1
 
     def _delete_at(self, vm: VirtualMachine, at: float) -> None:

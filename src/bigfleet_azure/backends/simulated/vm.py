@@ -68,6 +68,8 @@ class VirtualMachine:
         trouble: what happened to it since, if anything.
         given: the last bootstrap blob, also when the node has left again.
         gone_at: Unix seconds at which an accepted deletion is done.
+        life: VMs of this name before it, since the process began.
+        bindings: bootstrap blobs it was given, since the process began.
     """
 
     name: str
@@ -78,6 +80,8 @@ class VirtualMachine:
     trouble: Health | None = None
     given: Binding | None = None
     gone_at: float = NEVER
+    life: int = 0
+    bindings: int = 0
 
     def health(self, now: float) -> Health:
         """What the VM is found to be at `now`."""
