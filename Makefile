@@ -13,7 +13,7 @@ FIRST_MACHINE := azure-eastus-od-d4s-v5-1-000
 SOURCES := src tests scripts $(wildcard benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow venv venv-lint lint format lock proto bench docs clean
+.PHONY: help run arm test test-slow venv venv-lint lint format lock proto bench docs clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -27,6 +27,9 @@ run: venv ## Start the daemon on the simulated region with 32 slots
 	@echo "  $(BIN)/bigfleet-azure machines configure $(FIRST_MACHINE) --cluster demo --wait"
 	@echo
 	@exec $(BIN)/bigfleet-azure --use-fake-backend --seed-count 32 $(ARGS)
+
+arm: venv ## Start the ARM double, a fake Azure to point the daemon at
+	@exec $(BIN)/python -m tests.support.arm $(ARGS)
 
 test: venv ## Run the tests (all but the slow group)
 	$(BIN)/pytest -n $(WORKERS) $(ARGS)

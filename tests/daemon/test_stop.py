@@ -1,6 +1,7 @@
 """How the daemon ends."""
 
 import asyncio
+import logging
 import os
 import signal
 
@@ -42,16 +43,16 @@ async def test_a_disk_that_hangs_does_not_keep_the_daemon_from_ending(
     require_tls13()
     monkeypatch.setattr(app, "open_store", lambda *_: HangingStore())
     monkeypatch.setattr(app, "SHUTDOWN_LIMIT_SECONDS", 0.2)
-    monkeypatch.setattr(app.logging, "shutdown", lambda: None)
-    monkeypatch.setattr(app.os, "_exit", cut_off)
+    monkeypatch.setattr(logging, "shutdown", lambda: None)
+    monkeypatch.setattr(os, "_exit", cut_off)
     flags = ["--use-fake-backend", "--addr=127.0.0.1:0", "--metrics-addr=", "--fake-seed=1"]
     daemon = app.Daemon(resolve(flags, {}, lambda _: ""), SystemClock())
     serving = asyncio.ensure_future(daemon.serve())
-    while not daemon.served:
+    while not daemon.served:  # noqa: ASYNC110 - it tells nobody, and lives in real time
         await asyncio.sleep(0.01)
     os.kill(os.getpid(), signal.SIGTERM)
     with pytest.raises(CutOffError):
         await serving
     assert codes == [1]
     for task in asyncio.all_tasks() - {asyncio.current_task()}:
-        task.get_coro().close()  # type: ignore[union-attr]
+        task.get_coro().close()

@@ -1,0 +1,144 @@
+"""What is refused before any provider looks: tokens, versions, rights, policies, locks."""
+
+import pytest
+
+from tests.arm.client import vm_body
+from tests.support.arm.access import Lock, Policy
+
+JOIN = "Microsoft.Network/virtualNetworks/subnets/join/action"
+
+
+async def test_no_token_or_a_wrong_one_is_a_401(arm, client):
+    answer = await client.get(client.vm(), token="wrong")
+    assert (answer.status, answer.code) == (401, "InvalidAuthenticationToken")
+    async with client.session.get(arm.endpoint + client.vm()) as bare:
+        assert bare.status == 401
+        assert bare.headers["WWW-Authenticate"].startswith("Bearer ")
+
+
+async def test_an_expired_token_says_so(arm, client):
+    answer = await client.get(client.vm(), token=arm.identity.issue("somebody", seconds=-1))
+    assert (answer.status, answer.code) == (401, "ExpiredAuthenticationToken")
+    assert "The access token has expired." in answer.headers["WWW-Authenticate"]
+
+
+@pytest.mark.parametrize(
+    ("version", "code"),
+    [(None, "MissingApiVersionParameter"), ("latest", "InvalidApiVersionParameter")],
+)
+async def test_a_call_needs_an_api_version(client, version, code):
+    answer = await client.get(client.vm(), version=version)
+    assert (answer.status, answer.code) == (400, code)
+
+
+async def test_an_unknown_subscription_or_group_is_a_404(arm, client):
+    other = client.vm().replace(arm.cloud.subscription, "44444444-4444-4444-8444-444444444444")
+    assert (await client.get(other)).code == "SubscriptionNotFound"
+    path = client.vm().replace("/fleet/", "/nowhere/")
+    assert (await client.get(path)).code == "ResourceGroupNotFound"
+    answer = await client.send("PUT", path, vm_body(arm))
+    assert (answer.status, answer.code) == (404, "ResourceGroupNotFound")
+
+
+async def test_what_the_double_does_not_speak_is_told(client):
+    answer = await client.get(client.subscription + "/providers/Microsoft.Web/sites/a/b")
+    assert answer.status == 404
+    assert (await client.send("POST", client.vm())).status == 405
+
+
+async def test_a_denied_action_is_named(arm, client):
+    arm.access.denied.append("Microsoft.Compute/virtualMachines/write")
+    answer = await client.put_vm()
+    assert (answer.status, answer.code) == (403, "AuthorizationFailed")
+    assert "'Microsoft.Compute/virtualMachines/write'" in answer.message
+    assert (await client.get(client.vm())).status == 404
+
+
+async def test_a_denied_linked_action_is_named_with_its_scope(arm, client):
+    arm.access.denied.append(JOIN)
+    answer = await client.put_vm()
+    assert (answer.status, answer.code) == (403, "LinkedAuthorizationFailed")
+    assert JOIN in answer.message
+    assert arm.cloud.subnet_id in answer.message
+    assert arm.vms() == []
+
+
+async def test_a_put_asks_for_every_action_of_its_parts(arm, client):
+    body = vm_body(arm, public=True)
+    identity = arm.cloud.seed_named("Microsoft.ManagedIdentity/userAssignedIdentities", "node")
+    body["identity"] = {"type": "UserAssigned", "userAssignedIdentities": {identity: {}}}
+    await client.created(body=body)
+    assert {
+        "Microsoft.Compute/virtualMachines/write",
+        "Microsoft.Compute/disks/write",
+        JOIN,
+        "Microsoft.Network/networkInterfaces/write",
+        "Microsoft.Network/networkInterfaces/join/action",
+        "Microsoft.Network/publicIPAddresses/write",
+        "Microsoft.Network/publicIPAddresses/join/action",
+        "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action",
+    } <= arm.access.used
+
+
+async def test_only_listed_actions_may_be_allowed(arm, client):
+    arm.access.allowed = {"Microsoft.Compute/virtualMachines/read"}
+    assert (await client.get(client.vm())).status == 404
+    assert (await client.put_vm()).code == "AuthorizationFailed"
+
+
+async def test_a_policy_refuses_what_it_applies_to(arm, client):
+    arm.access.policies.append(
+        Policy("needs-cost-center", lambda call: "cost-center" not in str(call.body))
+    )
+    answer = await client.put_vm()
+    assert (answer.status, answer.code) == (403, "RequestDisallowedByPolicy")
+    [info] = answer.body["error"]["additionalInfo"]
+    assert info["info"]["policyDefinitionDisplayName"] == "needs-cost-center"
+    assert (await client.put_vm(body=vm_body(arm, tags={"cost-center": "1"}))).status == 201
+
+
+async def test_a_lock_bars_deletions_and_a_read_only_one_all_writes(arm, client):
+    await client.created()
+    arm.access.locks.append(Lock(client.group))
+    answer = await client.send("DELETE", client.vm())
+    assert (answer.status, answer.code) == (409, "ScopeLocked")
+    assert (await client.send("PATCH", client.vm(), {"tags": {}})).status == 200
+    arm.access.locks[0].level = "ReadOnly"
+    answer = await client.send("PATCH", client.vm(), {"tags": {}})
+    assert (answer.status, answer.code) == (409, "ScopeLocked")
+    assert (await client.get(client.vm())).status == 200
+
+
+async def test_a_group_that_is_being_deleted_takes_nothing_new(arm, client):
+    arm.access.deleting_groups.add("fleet")
+    answer = await client.put_vm()
+    assert (answer.status, answer.code) == (409, "ResourceGroupBeingDeleted")
+    group = await client.get(client.group)
+    assert group.body["properties"]["provisioningState"] == "Deleting"
+
+
+async def test_a_read_only_subscription_answers_reads(arm, client):
+    await client.created()
+    arm.access.read_only_subscription = True
+    answer = await client.send("DELETE", client.vm())
+    assert (answer.status, answer.code) == (409, "ReadOnlyDisabledSubscription")
+    assert (await client.get(client.vm())).status == 200
+
+
+async def test_an_unregistered_provider_is_told_and_refuses(arm, client):
+    arm.access.unregistered.add("Microsoft.Compute")
+    path = client.subscription + "/providers/Microsoft.Compute"
+    assert (await client.get(path)).body["registrationState"] == "NotRegistered"
+    answer = await client.put_vm()
+    assert (answer.status, answer.code) == (409, "MissingSubscriptionRegistration")
+
+
+async def test_subnets_and_other_seeded_resources_are_read(arm, client):
+    subnet = (await client.get(arm.cloud.subnet_id)).body
+    assert subnet["properties"]["natGateway"]
+    shut = arm.cloud.add_subnet("fleet", "fleet-net", "shut", way_out=False)
+    assert "natGateway" not in (await client.get(shut)).body["properties"]
+    group = arm.cloud.seed_named("Microsoft.Network/networkSecurityGroups", "rules")
+    assert (await client.get(group)).body["name"] == "rules"
+    answer = await client.get(group + "-not")
+    assert (answer.status, answer.code) == (404, "ResourceNotFound")
