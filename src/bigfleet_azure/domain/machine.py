@@ -10,6 +10,10 @@ SLOT_BITS = 20
 """Slots of one offering are numbered below 2**20; the offering's number stands above them."""
 
 
+INDEX_MASK = (1 << SLOT_BITS) - 1
+"""The bits of a slot's number that are its index."""
+
+
 def slot_number(offering: int, index: int) -> int:
     """The integer under which a slot's row is stored: neighbours stay neighbours on disk."""
     return offering << SLOT_BITS | index
@@ -62,7 +66,7 @@ class Record:
     @property
     def index(self) -> int:
         """Position of the slot within its offering."""
-        return self.slot & (1 << SLOT_BITS) - 1
+        return self.slot & INDEX_MASK
 
     def recorded(self, kind: Kind) -> int:
         """Number of the last operation of `kind` on record, 0 for none."""

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from operator import attrgetter
 from typing import Protocol
 
 from bigfleet_azure.domain import cursor
@@ -19,7 +20,7 @@ from bigfleet_azure.domain.changes import ChangeSet
 from bigfleet_azure.domain.decide import View
 from bigfleet_azure.domain.fence import newest
 from bigfleet_azure.domain.lifecycle import State
-from bigfleet_azure.domain.machine import Record, slot_number
+from bigfleet_azure.domain.machine import INDEX_MASK, SLOT_BITS, Record, slot_number
 from bigfleet_azure.domain.metadata import varint
 from bigfleet_azure.domain.offering import Offering, Segment
 from bigfleet_azure.service.marks import SideMarks
@@ -76,10 +77,17 @@ class Inventory:
         self._head = self._next = snapshot.head
         for offering in snapshot.offerings:
             self._put_offering(offering)
-        for record in sorted(snapshot.records, key=lambda r: r.change):
-            self._put(record)
-        for unserved in self._unserved.values():
-            unserved.loaded = True
+        self._load(snapshot.records)
+
+    def _load(self, records: Iterable[Record]) -> None:
+        for record in sorted(records, key=attrgetter("change")):
+            self._records[record.id] = record
+            self._shelves[record.slot >> SLOT_BITS].touched[record.slot & INDEX_MASK] = record
+            self._states[record.state] += 1
+            if _must_be_served(record):
+                self._unserved[record.id] = _Unserved(loaded=True)
+        for shelf in self._shelves.values():
+            shelf.offer_changed(shelf.offering, shelf.shared)
 
     # Change numbers
 
@@ -237,7 +245,7 @@ class Inventory:
         if known is None or (known.id, known.state) != (record.id, record.state):
             if known is not None:
                 self._no_longer_unserved(known.id)
-            if record.state is State.FAILED or (record.operation and record.operation.loss):
+            if _must_be_served(record):
                 # From its publication on: the first List may come before anybody waits for it.
                 self._unserved[record.id] = _Unserved()
 
@@ -304,15 +312,7 @@ class Inventory:
 
     def _used(self, shelf: Shelf) -> Iterable[bytes]:
         for chunk in shelf.stale_chunks:
-            first = chunk * CHUNK_SLOTS
-            shelf.used_chunks[chunk] = self._encode(
-                shelf,
-                (
-                    record
-                    for index in range(first, first + CHUNK_SLOTS)
-                    if (record := shelf.touched.get(index)) and not shelf.hidden(record)
-                ),
-            )
+            shelf.used_chunks[chunk] = self._encode(shelf, shelf.visible(chunk))
         shelf.stale_chunks.clear()
         return shelf.used_chunks.values()
 
@@ -321,10 +321,14 @@ class Inventory:
         for shelf in self._shelves.values():
             if State.SPECULATIVE in states:
                 parts += self._unused(shelf)
-            wanted = (
-                r for r in shelf.touched.values() if r.state in states and not shelf.hidden(r)
-            )
-            parts.append(self._encode(shelf, wanted))
+            self._used(shelf)
+            for chunk, ready in shelf.used_chunks.items():
+                visible = shelf.visible(chunk)
+                wanted = [record for record in visible if record.state in states]
+                if len(wanted) == len(visible):
+                    parts.append(ready)
+                elif wanted:
+                    parts.append(self._encode(shelf, wanted))
         return parts
 
     def _delta(self, states: frozenset[int], since: int) -> list[bytes]:
@@ -418,3 +422,8 @@ class Inventory:
             )
             if carried or (unserved.loaded and not states and since >= record.change):
                 self._no_longer_unserved(machine_id)
+
+
+def _must_be_served(record: Record) -> bool:
+    """Whether the machine must not move on before a List has carried it."""
+    return record.state is State.FAILED or bool(record.operation and record.operation.loss)

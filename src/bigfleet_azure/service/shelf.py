@@ -62,6 +62,15 @@ class Shelf:
         withheld = self.offering.withheld and record.state is State.SPECULATIVE
         return withheld or self.withdrawn(record)
 
+    def visible(self, chunk: int) -> list[Record]:
+        """The records of one chunk that List shows."""
+        first = chunk * CHUNK_SLOTS
+        return [
+            record
+            for index in range(first, first + CHUNK_SLOTS)
+            if (record := self.touched.get(index)) and not self.hidden(record)
+        ]
+
     def untouched_between(self, first: int, end: int) -> Iterator[int]:
         """Indexes of untouched slots in [first, end) that are offered."""
         touched = self.touched

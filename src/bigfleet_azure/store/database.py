@@ -20,6 +20,9 @@ LOG_LIMIT_BYTES = 8 * 1024 * 1024
 """What the log is cut back to after it grew past this; below, its space is overwritten, since
 growing a file costs a flush ten times as much (design section 10)."""
 
+READ_MAP_BYTES = 1 << 30
+"""More than any state file; SQLite maps what there is."""
+
 BUSY_SECONDS = 2.0
 """How long another program's lock on the file is waited out. Nobody but an operator's tool takes
 one; the daemon's callers wait all that time."""
@@ -85,6 +88,18 @@ def load_checked(
             f"{path} was written by a newer version of this program (format {version}, this one "
             f"knows {schema.VERSION}); use that version, or restore a backup made before it"
         )
+    # Read once from end to end: through a map that takes half the time of as many calls, and is
+    # given back afterwards, since it counts as the process's memory.
+    connection.execute(f"PRAGMA mmap_size = {READ_MAP_BYTES}").fetchone()
+    try:
+        return _load_checked(connection, path, version, upgrade_at)
+    finally:
+        connection.execute("PRAGMA mmap_size = 0").fetchone()
+
+
+def _load_checked(
+    connection: sqlite3.Connection, path: Path, version: int, upgrade_at: float | None
+) -> rows.Loaded:
     (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if found != "ok":
         raise StoreUnusable(damaged(path, found))
