@@ -54,7 +54,7 @@ class Watched:
         return SystemClock().now() + self.ahead.total_seconds()
 
     async def sleep(self, seconds: float) -> None:
-        raise NotImplementedError
+        raise AssertionError("nothing here may wait")
 
     async def checked(self) -> list[str | None]:
         self.certificates.check()

@@ -1,7 +1,9 @@
 """What was committed comes back, field by field, when the state file is opened again."""
 
 # ruff: noqa: ASYNC240 - a test may wait for its files
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -229,3 +231,20 @@ async def test_a_record_that_would_come_back_as_another_is_refused(make: Make):
         await store.commit(ChangeSet(records=(replace(record(1), id="other-001"),)))
     with pytest.raises(StoreError, match="read back"):
         await store.commit(ChangeSet(records=(replace(record(1), slot=9 << 20),)))
+
+
+async def test_names_that_callers_invented_do_not_pile_up(make: Make, path: Path):
+    store = make()
+    store.open()
+    await store.commit(ChangeSet(marks=(side_mark("nobody", "kept"),)))
+    for wave in range(4):
+        invented = tuple(side_mark("nobody", f"shard-{wave}-{n}") for n in range(10_001))
+        await store.commit(ChangeSet(marks=invented))
+        keys = tuple((side.machine_id, side.mark.shard_id) for side in invented)
+        await store.commit(ChangeSet(dropped_marks=keys))
+    with closing(sqlite3.connect(path)) as tool:
+        names = {name for (name,) in tool.execute("SELECT id FROM shards")}
+    assert "kept" in names
+    assert len(names) < 2 * 10_001 + 2
+    await store.close()
+    assert [side.mark.shard_id for side in make().open().marks] == ["kept"]
