@@ -17,7 +17,8 @@ VM = "azure-eastus-spot-f8s-v2-1-000"
 
 
 async def created(harness: Harness, machine: str = VM, **fields: Any) -> str:
-    return await harness.run(harness.backend.create(work(machine, "op-a-1", **fields)))
+    host = await harness.run(harness.backend.create(work(machine, "op-a-1", **fields)))
+    return host.ref
 
 
 def bound_work(operation: str, host: str, cluster: str = "blue", **fields: Any) -> Assignment:
@@ -67,12 +68,11 @@ async def test_create_again_adopts_what_the_operation_has_made(harness: Harness)
 
 @pytest.mark.behaviour(35)
 async def test_parallel_creates_of_one_operation_make_one_machine(harness: Harness) -> None:
-    async def all_at_once() -> list[str]:
-        return list(
-            await asyncio.gather(*(harness.backend.create(work(VM, "op-a-1")) for _ in range(16)))
-        )
+    async def all_at_once() -> set[str]:
+        calls = (harness.backend.create(work(VM, "op-a-1")) for _ in range(16))
+        return {host.ref for host in await asyncio.gather(*calls)}
 
-    assert len(set(await harness.run(all_at_once()))) == 1
+    assert len(await harness.run(all_at_once())) == 1
     assert len(await harness.backend.inventory()) == 1
 
 
@@ -282,7 +282,7 @@ async def test_a_name_can_live_again_under_a_new_operation(harness: Harness) -> 
     host = await created(harness)
     await harness.run(harness.backend.delete(bound_work("op-a-2", host)))
     again = await harness.run(harness.backend.create(work(VM, "op-a-3")))
-    assert (await harness.backend.inspect(VM, again)).operation_id == "op-a-3"
+    assert (await harness.backend.inspect(VM, again.ref)).operation_id == "op-a-3"
 
 
 @pytest.mark.behaviour(64)

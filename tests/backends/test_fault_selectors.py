@@ -26,7 +26,7 @@ class Lane:
         self.backend = SimulatedBackend(SimulationOptions(faults=faults), self.clock)
 
     async def bound(self, cluster: str) -> Assignment:
-        host = await self.clock.run(self.backend.create(work("vm", "op-a-1")))
+        host = (await self.clock.run(self.backend.create(work("vm", "op-a-1")))).ref
         return work(
             "vm", "op-a-2", created_by="op-a-1", host=host, cluster=cluster, grace_seconds=30
         )

@@ -41,7 +41,7 @@ def bench() -> Bench:
 @pytest.mark.behaviour(90)
 async def test_each_kind_of_call_is_counted_and_timed_under_its_name(bench: Bench) -> None:
     backend, run = bench.backend, bench.clock.run
-    host = await run(backend.create(work("vm", "op-a-1")))
+    host = (await run(backend.create(work("vm", "op-a-1")))).ref
     bound = work("vm", "op-a-2", created_by="op-a-1", host=host, cluster="c", grace_seconds=9)
     await run(backend.configure(bound, Secret(b"x")))
     await run(backend.wait_ready(bound))

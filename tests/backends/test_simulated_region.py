@@ -49,7 +49,7 @@ async def test_by_default_a_whole_life_takes_well_under_half_a_second_and_nothin
     for number in range(50):
         begun = clock.now()
         vm = name(number)
-        host = await clock.run(backend.create(work(vm, "op-a-1", offer=SPOT)))
+        host = (await clock.run(backend.create(work(vm, "op-a-1", offer=SPOT)))).ref
         bound = work(vm, "op-a-2", created_by="op-a-1", host=host, cluster="c", grace_seconds=600)
         await clock.run(backend.configure(bound, Secret(b"x")))
         await clock.run(backend.wait_ready(bound))
@@ -73,7 +73,7 @@ async def test_every_step_takes_the_latency_give_or_take_a_quarter() -> None:
 async def test_a_drain_never_waits_longer_than_the_grace() -> None:
     clock = VirtualClock()
     backend = region(clock, latency=timedelta(seconds=60))
-    host = await clock.run(backend.create(work("vm", "op-a-1")))
+    host = (await clock.run(backend.create(work("vm", "op-a-1")))).ref
     bound = work("vm", "op-a-2", created_by="op-a-1", host=host, cluster="c", grace_seconds=10)
     await clock.run(backend.configure(bound, Secret(b"x")))
     begun = clock.now()

@@ -6,7 +6,7 @@ import pytest
 
 from bigfleet_azure.domain.errors import BackendError, FailureKind
 from bigfleet_azure.domain.lifecycle import TRANSITIONS, Kind
-from tests.support.rig import Host, Rig, acked, after, at_once, never, refusing, state_name
+from tests.support.rig import Rig, ScriptedHost, acked, after, at_once, never, refusing, state_name
 
 pytestmark = pytest.mark.looptime
 
@@ -141,7 +141,7 @@ async def test_a_goal_reached_while_the_daemon_was_down_counts_also_after_the_de
     hosts = rig.backend.hosts
     match kind:
         case Kind.CREATE:
-            hosts[machine] = Host(operation)
+            hosts[machine] = ScriptedHost(operation)
         case Kind.CONFIGURE:
             rig.backend.ready = at_once
         case Kind.DRAIN:
@@ -189,7 +189,7 @@ async def test_a_foreign_host_is_not_taken_for_the_goal_of_a_late_create() -> No
     rig.backend.steps[Kind.CREATE] = never
     await begun(rig, Kind.CREATE, machine)
     await rig.stop()
-    rig.backend.hosts[machine] = Host("op-of-somebody-else")
+    rig.backend.hosts[machine] = ScriptedHost("op-of-somebody-else")
     await asyncio.sleep(10_000)
     async with await rig.restarted() as again:
         await again.reaches(machine, "FAILED", within=60)

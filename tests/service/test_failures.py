@@ -157,9 +157,9 @@ async def test_what_a_create_made_after_its_deadline_is_removed_and_the_state_st
             try:
                 await asyncio.sleep(4)
             except asyncio.CancelledError:
-                from tests.support.rig import Host
+                from tests.support.rig import ScriptedHost
 
-                rig.backend.hosts[work.machine_id] = Host(work.operation_id)
+                rig.backend.hosts[work.machine_id] = ScriptedHost(work.operation_id)
                 raise
 
         rig.backend.steps[Kind.CREATE] = late

@@ -130,9 +130,9 @@ async def test_a_host_that_exists_is_not_shown_before_its_create_is_done() -> No
         machine = rig.ids()[0]
 
         async def made_but_not_done(_: object) -> None:
-            from tests.support.rig import Host
+            from tests.support.rig import ScriptedHost
 
-            rig.backend.hosts[machine] = Host("op")
+            rig.backend.hosts[machine] = ScriptedHost("op")
             await asyncio.Event().wait()
 
         rig.backend.steps[Kind.CREATE] = made_but_not_done

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from bigfleet_azure._pb import provider_pb2 as pb
-from bigfleet_azure.backends.base import Assignment, Condition, Observation
+from bigfleet_azure.backends.base import Assignment, Condition, Host, Observation
 from bigfleet_azure.daemon.assembly import Parts, assemble
 from bigfleet_azure.daemon.settings import Settings, resolve
 from bigfleet_azure.domain.changes import ChangeSet
@@ -24,6 +24,7 @@ from bigfleet_azure.domain.machine import Record
 from bigfleet_azure.domain.metadata import pack
 from bigfleet_azure.domain.offering import Facts, Offer, Offering
 from bigfleet_azure.domain.secret import Secret
+from bigfleet_azure.domain.shortage import Shortage
 from bigfleet_azure.kit.supervisor import Supervisor
 from bigfleet_azure.service.conditions import Conditions
 from bigfleet_azure.service.provider import Ack
@@ -188,7 +189,7 @@ def in_turn(*steps: Step) -> Step:
 
 
 @dataclass(slots=True)
-class Host:
+class ScriptedHost:
     """A host of the scripted backend."""
 
     operation_id: str
@@ -214,7 +215,7 @@ class ScriptedBackend:
     max_blob_bytes: int = 4 * 1024 * 1024
     steps: dict[Kind, Step] = field(default_factory=lambda: dict.fromkeys(Kind, at_once))
     ready: Step = at_once
-    hosts: dict[str, Host] = field(default_factory=dict)
+    hosts: dict[str, ScriptedHost] = field(default_factory=dict)
     unlisted: set[str] = field(default_factory=set)
     listing: BackendError | None = None
     reclaiming: Callable[[Debt], Awaitable[None]] | None = None
@@ -247,11 +248,11 @@ class ScriptedBackend:
         """How often `method` was called, for one machine or for all."""
         return sum(1 for m, i in self.calls if m == method and machine_id in (None, i))
 
-    async def create(self, work: Assignment) -> str:
+    async def create(self, work: Assignment) -> Host:
         self._note("create", work)
         await self.steps[Kind.CREATE](work)
-        self.hosts.setdefault(work.machine_id, Host(work.operation_id))
-        return f"/hosts/{work.machine_id}"
+        self.hosts.setdefault(work.machine_id, ScriptedHost(work.operation_id))
+        return Host(ref=f"/hosts/{work.machine_id}")
 
     async def configure(self, work: Assignment, blob: Secret) -> None:
         self._note("configure", work)
@@ -302,6 +303,9 @@ class ScriptedBackend:
             await self.reclaiming(debt)
         self.hosts.pop(debt.machine_id, None)
         self.reclaimed.append(debt)
+
+    async def shortages(self) -> Sequence[Shortage]:
+        return ()
 
 
 def offer(count: int = 4, **changes: object) -> Offer:

@@ -5,7 +5,8 @@ same operation, and finds out by itself what is already done. Resuming after a r
 the same method again. Failures are `domain.errors.BackendError`; nothing else may escape.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -13,6 +14,42 @@ from typing import Protocol
 from bigfleet_azure.domain.debt import Debt
 from bigfleet_azure.domain.offering import Facts, Offer
 from bigfleet_azure.domain.secret import Secret
+from bigfleet_azure.domain.shortage import Shortage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What a backend must know again after a restart about an operation under way.
+
+    Attributes:
+        attempt: how many tries failed and used up the names they had.
+        url: where the substrate reports on a request that it accepted; "" when there is none.
+    """
+
+    attempt: int = 0
+    url: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """A host that exists.
+
+    Attributes:
+        ref: the host reference that is published.
+        parts: the backend's own note of what the host is and what belongs to it; stored with
+            the machine and given back with every later call about it.
+    """
+
+    ref: str
+    parts: str = ""
+
+
+Note = Callable[[Progress], Awaitable[None]]
+"""Makes the progress of an operation durable; returns when it is."""
+
+
+async def unnoted(progress: Progress) -> None:
+    """A `Note` that forgets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,10 +63,14 @@ class Assignment:
             and during it).
         offer: size, zone, capacity type and the operator's settings.
         host: the host reference, as returned by `create`; "" before.
+        parts: what `create` returned beside it.
         cluster: the cluster to join or to leave (Configure, Drain).
         metadata: shard metadata of the binding.
         grace_seconds: time for graceful shutdown (Drain).
-        resumed: a process before this one may have begun the work already.
+        deadline: Unix seconds at which the operation ends, reached or not.
+        resumed: an earlier try, or a process before this one, may have begun the work already.
+        progress: what was noted last.
+        note: to be awaited before anything is done that must not be forgotten.
     """
 
     machine_id: str
@@ -37,10 +78,14 @@ class Assignment:
     offer: Offer
     created_by: str = ""
     host: str = ""
+    parts: str = ""
     cluster: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
     grace_seconds: int = 0
+    deadline: float = math.inf
     resumed: bool = False
+    progress: Progress = Progress()
+    note: Note = unnoted
 
 
 class Condition(StrEnum):
@@ -65,6 +110,11 @@ class Observation:
         condition: GONE only from `inspect`, when the substrate says that it does not exist.
         cluster: the cluster it is tagged as bound to.
         detail: the substrate's own words, for `last_error` and logs.
+        parts: what belongs to it, as `Host.parts`.
+        metadata: shard metadata of its binding, as far as the substrate keeps it; None when it
+            is not known there.
+        leftover: it is no machine but a part that no machine holds any more; `host` names it.
+        since: Unix seconds at which it was made; 0 when that is not known.
     """
 
     machine_id: str
@@ -73,6 +123,10 @@ class Observation:
     operation_id: str = ""
     cluster: str = ""
     detail: str = ""
+    parts: str = ""
+    metadata: Mapping[str, str] | None = None
+    leftover: bool = False
+    since: float = 0.0
 
 
 class Backend(Protocol):
@@ -91,10 +145,15 @@ class Backend(Protocol):
         """Release them. Operations in flight were cancelled before."""
 
     def facts(self, offer: Offer) -> Facts:
-        """What is published about `offer`. Answers from memory; INVALID for an unknown size."""
+        """What is published about `offer`. Answers from memory.
 
-    async def create(self, work: Assignment) -> str:
-        """Make the machine exist and be provisioned; return its host reference."""
+        Raises:
+            BackendError: INVALID for a size that does not exist; TRANSIENT while the sizes are not
+                known yet.
+        """
+
+    async def create(self, work: Assignment) -> Host:
+        """Make the machine exist and be provisioned."""
 
     async def configure(self, work: Assignment, blob: Secret) -> None:
         """Hand the bootstrap blob to the machine so that its node joins `work.cluster`."""
@@ -115,4 +174,10 @@ class Backend(Protocol):
         """All hosts of this daemon that can be listed. A hint, never proof of absence."""
 
     async def reclaim(self, debt: Debt, operation_id: str) -> None:
-        """Make whatever the debt's operation made not exist; return once it is gone."""
+        """Make whatever the debt's operation made not exist; return once it is gone.
+
+        Without an operation, what the debt's host and parts name.
+        """
+
+    async def shortages(self) -> Sequence[Shortage]:
+        """What is known to be short now, found by asking; all of it, each time."""

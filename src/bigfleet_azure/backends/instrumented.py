@@ -3,10 +3,11 @@
 from collections.abc import Awaitable, Sequence
 from typing import TypeVar
 
-from bigfleet_azure.backends.base import Assignment, Backend, Observation
+from bigfleet_azure.backends.base import Assignment, Backend, Host, Observation
 from bigfleet_azure.domain.debt import Debt
 from bigfleet_azure.domain.offering import Facts, Offer
 from bigfleet_azure.domain.secret import Secret
+from bigfleet_azure.domain.shortage import Shortage
 from bigfleet_azure.telemetry.metrics import Metrics
 
 _Result = TypeVar("_Result")
@@ -59,7 +60,7 @@ class InstrumentedBackend:
     def facts(self, offer: Offer) -> Facts:
         return self._backend.facts(offer)
 
-    async def create(self, work: Assignment) -> str:
+    async def create(self, work: Assignment) -> Host:
         return await self._create.measure(self._backend.create(work))
 
     async def configure(self, work: Assignment, blob: Secret) -> None:
@@ -82,3 +83,6 @@ class InstrumentedBackend:
 
     async def reclaim(self, debt: Debt, operation_id: str) -> None:
         await self._delete.measure(self._backend.reclaim(debt, operation_id))
+
+    async def shortages(self) -> Sequence[Shortage]:
+        return await self._backend.shortages()

@@ -7,6 +7,10 @@ answer into a kind belongs to the backend that got it.
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bigfleet_azure.domain.shortage import Shortage
 
 
 class FailureKind(StrEnum):
@@ -44,6 +48,8 @@ class BackendError(Exception):
         code: the substrate's own short code, for metrics and people; empty when it has none.
         retry_after: the earliest time the substrate wants to be asked again; None when it
             did not say.
+        shortage: what is short, for OUT_OF_CAPACITY and QUOTA; None when only the offer itself
+            is known to be concerned.
     """
 
     def __init__(
@@ -53,11 +59,13 @@ class BackendError(Exception):
         *,
         code: str = "",
         retry_after: timedelta | None = None,
+        shortage: "Shortage | None" = None,
     ) -> None:
         super().__init__(message)
         self.kind = kind
         self.code = code
         self.retry_after = retry_after
+        self.shortage = shortage
 
 
 class RefusalReason(StrEnum):

@@ -212,7 +212,7 @@ class Executor:
     async def _call(self, run: "_Run") -> str:
         match run.operation.kind:
             case Kind.CREATE:
-                return await self._backend.create(run.work)
+                return (await self._backend.create(run.work)).ref
             case Kind.CONFIGURE:
                 if not run.operation.handed_over:
                     await self._hand_over(run)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from bigfleet_azure.backends.base import Assignment, Condition, Observation
+from bigfleet_azure.backends.base import Assignment, Condition, Host, Observation
 from bigfleet_azure.backends.simulated import sizes
 from bigfleet_azure.backends.simulated.faults import Fault, create_fails, fault_of, injected
 from bigfleet_azure.backends.simulated.ledger import LedgerError
@@ -19,6 +19,7 @@ from bigfleet_azure.domain.debt import Debt
 from bigfleet_azure.domain.errors import BackendError, FailureKind
 from bigfleet_azure.domain.offering import Facts, Offer
 from bigfleet_azure.domain.secret import Secret
+from bigfleet_azure.domain.shortage import Shortage
 from bigfleet_azure.kit.clock import Clock
 
 HOST_PREFIX = (
@@ -112,7 +113,7 @@ class SimulatedBackend:
         """What is published about `offer`, from the table of sizes."""
         return facts(offer)
 
-    async def create(self, work: Assignment) -> str:
+    async def create(self, work: Assignment) -> Host:
         """Make the VM of this operation exist and wait until it is provisioned."""
         if self._options.faults and create_fails(work.offer):
             raise injected(f"create of {work.machine_id}")
@@ -125,7 +126,7 @@ class SimulatedBackend:
             raise _occupied(vm)
         while self._running(vm) is Health.CREATING:
             await self._pause(vm.provisioned_at)
-        return HOST_PREFIX + vm.name
+        return Host(ref=HOST_PREFIX + vm.name)
 
     async def configure(self, work: Assignment, blob: Secret) -> None:
         """Give the VM its bootstrap blob; the content is neither looked at nor kept."""
@@ -211,6 +212,10 @@ class SimulatedBackend:
             observed += [_observe(vm, now) for vm in machines[start : start + _PAGE]]
             await asyncio.sleep(0)
         return observed
+
+    async def shortages(self) -> Sequence[Shortage]:
+        """None: the region tells only who asks for a machine."""
+        return ()
 
     async def _delete(self, name: str, operation: str, host: str, call: str) -> None:
         """Delete the VM `name` if `operation` made it or, when that is unknown, `host` names it."""

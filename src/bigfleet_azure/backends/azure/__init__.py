@@ -1,0 +1,1 @@
+"""Azure: real virtual machines through the Azure SDK. The only place that imports `azure`."""
