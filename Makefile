@@ -13,7 +13,7 @@ FIRST_MACHINE := azure-eastus-od-d4s-v5-1-000
 SOURCES := src tests scripts $(wildcard benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help run arm test test-slow venv venv-lint lint format lock proto bench docs clean
+.PHONY: help run arm test test-slow venv venv-lint lint format lock proto bench bench-azure docs clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -60,6 +60,9 @@ lock: venv-lint ## Write requirements/*.txt anew from pyproject.toml (UPGRADE=1 
 
 proto: venv ## Write src/bigfleet_azure/_pb anew from proto/
 	$(BIN)/python scripts/generate_proto.py
+
+bench-azure: venv ## Measure the Azure backend against the ARM double, print a table
+	$(BIN)/python -m benchmarks.azure $(ARGS)
 
 bench: venv ## Measure speed and size, print a table
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -7,11 +7,15 @@ returns its text, and a line in `PAGES`.
 import argparse
 import sys
 from collections.abc import Callable
+from datetime import timedelta
 from itertools import groupby
 from pathlib import Path
 
 from prometheus_client.metrics import MetricWrapperBase
 
+from bigfleet_azure.backends.azure.error_rules import Rule, Step
+from bigfleet_azure.backends.azure.error_table import RULES
+from bigfleet_azure.backends.azure.verdict import SCOPE_MEANINGS, Scope, Verdict
 from bigfleet_azure.cli.exits import Exit
 from bigfleet_azure.daemon.options import OPTIONS, Option
 from bigfleet_azure.domain.lifecycle import (
@@ -21,6 +25,7 @@ from bigfleet_azure.domain.lifecycle import (
     WITH_HOST,
     State,
 )
+from bigfleet_azure.kit.duration import spell
 from bigfleet_azure.telemetry.metrics import Metrics
 
 if __name__ == "__main__":
@@ -64,7 +69,8 @@ def _flag_row(option: Option) -> str:
     flag = "(no flag)" if option.env_only else f"`--{option.name}`"
     values = f" `{option.metavar}`" if option.metavar else ""
     default = option.derived or (f"`{option.default}`" if option.default else "(empty)")
-    cells = (flag + values, default, f"`{option.env}`", option.help)
+    variables = ", ".join(f"`{variable}`" for variable in (option.env, *option.env_aliases))
+    cells = (flag + values, default, variables, option.help)
     return "| " + " | ".join(_cell(cell) for cell in cells) + " |"
 
 
@@ -149,6 +155,72 @@ def _mark(present: bool) -> str:
     return "yes" if present else "no"
 
 
+def azure_errors() -> str:
+    """The page of what Azure's refusals mean."""
+    scopes = ["| Scope | Who is blocked |", "| --- | --- |"]
+    scopes += [f"| {scope} | {SCOPE_MEANINGS[scope]} |" for scope in Scope]
+    parts = [
+        "# Azure's errors",
+        "What the daemon makes of a refusal. Rules are tried in this order, step by step; the "
+        "first that fits decides. An HTTP status decides only where it is named. `*` stands for "
+        "any beginning or end, and case does not matter.",
+        "The kinds `out_of_capacity`, `quota`, `throttled`, `transient` and `unknown` are tried "
+        "again until the operation's deadline; the others end it at once. A block withholds unused "
+        "slots of the offerings in its scope for the time given, or until an operation succeeds.",
+    ]
+    number = 0
+    for step in Step:
+        rows = [
+            "| # | Code | Text | Status | Call | Kind | Scope | Block | Also | What to do |",
+            "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        ]
+        for rule in (rule for rule in RULES if rule.step is step):
+            number += 1
+            rows.append(_rule_row(number, rule))
+        parts += [f"## {step.capitalize()}", step.meaning, "\n".join(rows)]
+    return _page([*parts, "## Scopes", "\n".join(scopes)])
+
+
+def _rule_row(number: int, rule: Rule) -> str:
+    means = rule.means
+    cells = (
+        str(number),
+        ", ".join(f"`{code}`" for code in rule.codes) or "any",
+        " or ".join(f'"{text}"' for text in rule.says),
+        "no answer" if rule.status == "0" else rule.status,
+        ", ".join(f"`{call}`" for call in rule.calls),
+        means.kind,
+        means.scope if means.seconds else "",
+        _block_time(means),
+        "; ".join(_also(means)),
+        means.hint,
+    )
+    return "| " + " | ".join(_cell(cell) or "-" for cell in cells) + " |"
+
+
+def _block_time(means: Verdict) -> str:
+    times = [_spelt(means.seconds)] if means.seconds else []
+    if means.spot_seconds is not None:
+        times.append(f"Spot {_spelt(means.spot_seconds)}")
+    return ", ".join(times)
+
+
+def _also(means: Verdict) -> list[str]:
+    marks = {
+        "the VM exists": means.exists,
+        "it does not exist": means.gone,
+        "it is being deleted": means.deleting,
+        "the next try takes new names": means.names_taken,
+        "the credential is the trouble": means.credential,
+        f"next try after {_spelt(means.busy_seconds or 0)}": means.busy_seconds is not None,
+    }
+    return [text for text, holds in marks.items() if holds]
+
+
+def _spelt(seconds: float) -> str:
+    return spell(timedelta(seconds=seconds))
+
+
 def contract_behaviours() -> str:
     """The page of contract behaviours and the tests that prove them."""
     return _page(
@@ -175,6 +247,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     REFERENCE / "metrics.md": metrics,
     REFERENCE / "state-machine.md": state_machine,
     REFERENCE / "behaviours.md": contract_behaviours,
+    REFERENCE / "azure-errors.md": azure_errors,
 }
 
 

@@ -3,10 +3,11 @@
 A new backend joins the suite by offering a harness of its own to the fixture in `conftest`.
 """
 
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from bigfleet_azure.backends.azure.options import VmProfile
 from bigfleet_azure.backends.base import Assignment, Backend
 from bigfleet_azure.backends.instrumented import InstrumentedBackend
 from bigfleet_azure.backends.simulated.backend import SimulatedBackend
@@ -14,6 +15,9 @@ from bigfleet_azure.backends.simulated.options import SimulationOptions
 from bigfleet_azure.domain.lifecycle import CapacityType
 from bigfleet_azure.domain.offering import Offer
 from bigfleet_azure.telemetry.metrics import Metrics
+from tests.support.arm.double import ArmDouble
+from tests.support.arm.truth.holding import Truth
+from tests.support.azure import KEY, azure_options, until
 from tests.support.clock import VirtualClock
 
 Result = TypeVar("Result")
@@ -39,6 +43,21 @@ class Harness(Protocol):
 
     backend: Backend
 
+    @property
+    def patient(self) -> bool:
+        """Whether a Create waits for a deletion under way, and is not refused for it."""
+
+    @property
+    def lost_while_created(self) -> Collection[str]:
+        """Losses that show while a machine is made."""
+
+    @property
+    def lost_while_watched(self) -> Collection[str]:
+        """Losses that show while its node is waited for."""
+
+    async def begun(self) -> None:
+        """Let what was just called reach the substrate."""
+
     async def run(self, call: Coroutine[Any, Any, Result]) -> Result:
         """The result of `call`, with as much time passed as it needs."""
 
@@ -54,6 +73,13 @@ class Harness(Protocol):
 
 class SimulatedHarness:
     """The simulated region under virtual time."""
+
+    patient = False
+    lost_while_created = ("stopped", "failed", "removed")
+    lost_while_watched = ("evicted", "stopped", "failed", "removed")
+
+    async def begun(self) -> None:
+        await self.pass_time(0.001)
 
     def __init__(self, path: Path, *, instrumented: bool) -> None:
         self.clock = VirtualClock()
@@ -87,3 +113,69 @@ class SimulatedHarness:
             "removed": region.remove,
         }
         causes[how](machine)
+
+
+class AzureHarness:
+    """The Azure backend over the ARM double, some hundred times faster than life."""
+
+    patient = True
+    lost_while_created = ("removed",)
+    lost_while_watched = ("evicted", "stopped", "removed")
+
+    async def begun(self) -> None:
+        """Until a write is under way."""
+        await until(lambda: any(vm.operation for vm in self.arm.vms()))
+
+    def __init__(self) -> None:
+        self.arm = ArmDouble(speed=500)
+        self.backend: Backend
+
+    async def start(self) -> None:
+        await self.arm.start()
+        self.arm.operations.retry_after.none()
+        await self._make()
+
+    async def _make(self) -> None:
+        from bigfleet_azure.backends.azure.backend import AzureBackend
+
+        self.backend = AzureBackend(
+            azure_options(
+                self.arm,
+                profile=VmProfile(
+                    subnet_id=self.arm.cloud.subnet_id,
+                    ssh_public_key=KEY,
+                    eviction_policy="Deallocate",
+                ),
+            ),
+            clock=self.arm.clock,
+            metrics=Metrics(),
+            report=lambda name, trouble: None,
+        )
+        await self.backend.start()
+
+    async def close(self) -> None:
+        """Nothing of what the double saw may be untrue to Azure's descriptions."""
+        await self.backend.close()
+        await self.arm.stop()
+        Truth().assert_held(self.arm.exchanges)
+
+    async def run(self, call: Coroutine[Any, Any, Result]) -> Result:
+        return await call
+
+    async def pass_time(self, seconds: float) -> None:
+        await self.arm.clock.sleep(seconds)
+
+    async def restart(self) -> None:
+        await self.backend.close()
+        await self._make()
+
+    def lose(self, machine: str, how: str) -> None:
+        match how:
+            case "evicted":
+                self.arm.evict(machine)
+            case "stopped":
+                self.arm.shut_down(machine)
+            case "failed":
+                self.arm.vm(machine).state = "Failed"
+            case "removed":
+                self.arm.vanish(machine)

@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from bigfleet_azure.backends.simulated.sizes import _PINNED, facts, size_of
+from bigfleet_azure.backends.simulated.sizes import facts
+from bigfleet_azure.backends.sizes import _PINNED, size_of
 from bigfleet_azure.domain.lifecycle import CapacityType
 from bigfleet_azure.domain.offering import FORBIDDEN_LABELS, Offer
 from bigfleet_azure.domain.quantity import parse

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from bigfleet_azure.backends.azure.error_table import RULES
 from bigfleet_azure.cli.exits import Exit
 from bigfleet_azure.daemon.options import OPTIONS
 from scripts import generate_docs
@@ -26,6 +27,17 @@ def test_the_page_of_flags_names_every_flag_and_variable():
 def test_the_page_of_exit_codes_names_every_code():
     page = generate_docs.exit_codes()
     assert all(f"\n| {int(code)} | {code.meaning} |" in page for code in Exit)
+
+
+def test_the_page_of_azure_errors_lists_every_rule_in_order():
+    rows = [
+        line for line in generate_docs.azure_errors().splitlines() if line[:3].strip("| ").isdigit()
+    ]
+    assert len(rows) == len(RULES)
+    for number, (row, rule) in enumerate(zip(rows, RULES, strict=True), start=1):
+        assert row.startswith(f"| {number} |")
+        assert f"| {rule.means.kind} |" in row
+        assert all(f"`{code}`" in row for code in rule.codes)
 
 
 def test_check_fails_on_drift_and_writing_mends_it(tmp_path, monkeypatch, capsys):

@@ -41,12 +41,12 @@ async def test_a_disk_that_hangs_does_not_keep_the_daemon_from_ending(
 
     monkeypatch.setenv("GRPC_SSL_CIPHER_SUITES", "")
     require_tls13()
-    monkeypatch.setattr(app, "open_store", lambda *_: HangingStore())
+    monkeypatch.setattr(app, "open_store", lambda *_: HangingStore(SystemClock()))
     monkeypatch.setattr(app, "SHUTDOWN_LIMIT_SECONDS", 0.2)
     monkeypatch.setattr(logging, "shutdown", lambda: None)
     monkeypatch.setattr(os, "_exit", cut_off)
     flags = ["--use-fake-backend", "--addr=127.0.0.1:0", "--metrics-addr=", "--fake-seed=1"]
-    daemon = app.Daemon(resolve(flags, {}, lambda _: ""), SystemClock())
+    daemon = app.Daemon(resolve(flags, {}, lambda _: b""), SystemClock())
     serving = asyncio.ensure_future(daemon.serve())
     while not daemon.served:  # noqa: ASYNC110 - it tells nobody, and lives in real time
         await asyncio.sleep(0.01)

@@ -142,13 +142,18 @@ def test_every_fault_is_reported_at_once_with_its_path(faults_of):
         f"[1].labels[\"-x\"]: '-x' {name}",
         f"[1].labels.ok: 'not ok' {name}",
         "[1].labels.fine: must be a string in quotes",
-        "[1].lables: is not a known key; known are vm_size, zone, capacity_type, count, "
-        "resources, labels",
+        "[1].lables: is not a known key; did you mean labels?",
         "[2]: must be an object with the keys of an offering",
         "[3].vm_size: is required",
         "[3].count: must be 0 or more",
         "[3].resources: must be an object of strings",
     ]
+
+
+def test_a_key_that_resembles_none_is_told_all_that_there_are(faults_of):
+    (fault,) = faults_of([{**PLAIN, "xyzzy": 1}])
+    assert fault.startswith("[0].xyzzy: is not a known key; known are vm_size, zone, ")
+    assert fault.endswith(", boot_diagnostics")
 
 
 @pytest.mark.parametrize("count", [1.0, True, "1", None, 1e3])

@@ -40,6 +40,7 @@ OFFERS = st.builds(
     count=st.integers(1, 5),
     resources=st.sampled_from([{}, {"cpu": "1"}, {"cpu": "2"}]),
     labels=st.sampled_from([{}, {"team": "red"}]),
+    settings=st.sampled_from([{}, {"image": "a"}, {"image": "b", "tags": {"x": "1"}}]),
 )
 
 
@@ -163,6 +164,24 @@ def test_the_index_behind_an_id_is_found_again(index: int, fixed: str) -> None:
     assert offering.index_of(offering.machine_id(index, 1)) is None
 
 
+@given(
+    st.integers(0, 2**20 - 1), st.integers(0, 9999), st.sampled_from(["", "faultcreate", "x-r2"])
+)
+def test_the_slot_behind_an_id_of_any_generation_is_found_again(
+    index: int, generation: int, fixed: str
+) -> None:
+    (offering,) = kept(assigned([plain(fixed_prefix=fixed)]))
+    assert offering.slot_of(offering.machine_id(index, generation)) == (index, generation)
+
+
+@pytest.mark.parametrize(
+    "end", ["-r0", "-r01", "-r", "-r-1", "-rx", "-r1-r2", "-r٣", "-r9999999999"]
+)
+def test_what_looks_like_a_generation_and_is_none_names_no_slot(end: str) -> None:
+    (offering,) = kept(assigned([plain()]))
+    assert offering.slot_of(offering.machine_id(1) + end) is None
+
+
 @given(st.text(max_size=12))
 def test_no_other_text_is_taken_for_an_id(text: str) -> None:
     (offering,) = kept(assigned([plain()]))
@@ -219,3 +238,20 @@ class TestSegments:
         (offering,) = kept(assigned([plain()]))
         grown = offering.resized(6, 1)
         assert replace(grown, offer=offering.offer, segments=()) == offering
+
+
+def test_the_shape_of_an_offer_without_settings_is_what_it_has_always_been() -> None:
+    before = plain(resources={"cpu": "1"}, labels={"team": "a"})
+    assert before.shape_digest == "d7ec88"  # as stored before there were settings
+    assert plain(settings={}).shape_digest == plain().shape_digest
+
+
+def test_offers_that_are_made_differently_are_told_apart_whatever_the_order_of_their_keys() -> None:
+    settings = {"image": "a:b:c:1", "tags": {"x": "1", "y": "2"}, "asg_ids": ["1", "2"]}
+    turned = {"asg_ids": ["1", "2"], "tags": {"y": "2", "x": "1"}, "image": "a:b:c:1"}
+    one, same, other = (
+        plain(settings=each) for each in (settings, turned, {**settings, "asg_ids": ["2", "1"]})
+    )
+    assert one.shape_digest == same.shape_digest
+    assert len({plain().shape_digest, one.shape_digest, other.shape_digest}) == 3
+    assert [offer.count for offer in merge([one, other, same])] == [8, 4]

@@ -10,7 +10,18 @@ from bigfleet_azure._pb import provider_pb2 as pb
 from bigfleet_azure.domain import cursor
 from bigfleet_azure.domain.lifecycle import TRANSITIONS, Kind, State
 from bigfleet_azure.domain.metadata import pack, unpack
+from bigfleet_azure.domain.operation import incarnation_of, operation_id
 from bigfleet_azure.domain.quantity import GIB, allocatable, parse
+
+
+@pytest.mark.parametrize("incarnation", ["0123abcd", "a-b", "9"])
+def test_the_store_s_life_is_read_back_from_an_operation_id(incarnation: str) -> None:
+    assert incarnation_of(operation_id(incarnation, 17)) == incarnation
+
+
+@pytest.mark.parametrize("text", ["", "op-", "op-1", "op-a-", "op-a-b", "xop-a-1", "op-a-1x"])
+def test_a_tag_that_is_no_operation_id_tells_of_no_life(text: str) -> None:
+    assert incarnation_of(text) == ""
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bigfleet_azure.daemon.options import OPTIONS, Option
+from bigfleet_azure.daemon.options import AZURE_OPTIONS, OPTIONS, Option
+from tests.daemon_settings.test_azure_settings import SAMPLES as AZURE_SAMPLES
 from tests.support.process import BASE, COMMAND, client, refused, running
 
 pytestmark = pytest.mark.process
@@ -48,11 +49,12 @@ def test_all_faults_of_the_settings_are_told_at_once_and_nothing_is_served(tmp_p
 
 @pytest.mark.behaviour(93)
 @pytest.mark.parametrize("flags", [("--azure-backend=azure",), ("--location=westeurope",)])
-def test_the_azure_backend_is_refused_with_what_to_do(flags: tuple[str, ...]) -> None:
+def test_the_azure_backend_is_refused_without_what_it_needs(flags: tuple[str, ...]) -> None:
     code, text = refused(*flags, base=PLAIN)
     assert code == 2
-    assert "azure backend is not part of this version" in text
-    assert "fake" in text
+    for part in (*flags, "--subscription-id", "--resource-group", "--subnet-id"):
+        assert part in text, part
+    assert "--use-fake-backend" in text
 
 
 @pytest.mark.behaviour(93)
@@ -168,6 +170,8 @@ def written(option: Option) -> str:
     }
     if option.name in samples:
         return samples[option.name]
+    if option in AZURE_OPTIONS:
+        return AZURE_SAMPLES[option.name][0]
     if option.name.startswith("fake-") and option.name not in ("fake-seed", "fake-quota"):
         return "0.0"
     return "7"
@@ -206,11 +210,12 @@ def test_every_flag_is_taken_in_the_forms_of_go(log: Path, tmp_path: Path, first
     """Four daemons give each flag in all four forms; a boolean has the bare form as well."""
     chosen = settings(tmp_path)
     booleans = {option.name for option in OPTIONS if option.boolean}
+    secret = {option.name for option in OPTIONS if option.env_only}
     flags: list[str] = []
     for number, (name, value) in enumerate(chosen.items(), start=first):
         if name in booleans:
             flags += [f"--{name}"] if value == "true" and number % 2 else [f"-{name}={value}"]
-        elif name != "state-key":
+        elif name not in secret:
             flags += FORMS[number % len(FORMS)](name, value)
     with running(log, *flags, base=()) as daemon, client(daemon) as speaking:
         as_chosen(speaking.list().machines)
@@ -292,7 +297,7 @@ def test_the_http_listener_answers_as_operators_expect(log: Path, state: Path) -
         assert (ready.status, ready.text) == (200, "ready")
         assert daemon.web("/readyz?verbose").text == "ready\n"
         assert daemon.web("/readyz?verbose", accept="application/json").text == (
-            '{"ready": true, "conditions": []}'
+            '{"ready": true, "conditions": [], "notes": {}}'
         )
         for path in ("/", "/metric", "/internal/eviction", "/readyz/", "/%00", "/../etc/passwd"):
             assert daemon.web(path).status == 404, path

@@ -44,6 +44,8 @@ def authority() -> Authority:
 class Watched:
     """Certificates with a clock that can be moved, and what was reported of them."""
 
+    pace = 1.0
+
     def __init__(self, files: TlsFiles, metrics: Metrics | None = None) -> None:
         self.ahead = timedelta()
         self.reports: list[str | None] = []

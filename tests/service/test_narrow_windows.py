@@ -36,6 +36,8 @@ class SteppingClock:
         step: seconds by which the wall clock was set forward.
     """
 
+    pace = 1.0
+
     def __init__(self) -> None:
         self.step = 0.0
 

@@ -13,6 +13,7 @@ import pytest
 from bigfleet_azure._pb import provider_pb2 as pb
 from bigfleet_azure.backends.base import Condition
 from bigfleet_azure.backends.simulated import sizes
+from bigfleet_azure.backends.sizes import size_of
 from bigfleet_azure.domain.errors import BackendError, FailureKind
 from bigfleet_azure.domain.fence import Token
 from bigfleet_azure.domain.lifecycle import CapacityType, Kind
@@ -274,7 +275,7 @@ async def test_every_record_in_every_state_keeps_the_rules_with_real_facts() -> 
             assert shown.labels["kubernetes.io/arch"] == ("arm64" if arm else "amd64")
             gpu = "A100" in shown.instance_type
             assert ("nvidia.com/gpu" in shown.allocatable.resources) == gpu
-            size = sizes.size_of(shown.instance_type)
+            size = size_of(shown.instance_type)
             usable = shown.allocatable.resources
             assert parse(usable["cpu"]) < size.vcpus
             assert parse(usable["memory"]) < size.memory_gib * 2**30

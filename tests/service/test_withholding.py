@@ -266,7 +266,7 @@ async def test_a_reload_during_a_block_keeps_it_and_one_while_it_lifts_does_not_
         assert rig.ids() == [machine]
         rig.backend.steps[Kind.CREATE] = at_once
         rig.store.gate.clear()
-        rig.parts.blocks.lift(rig.parts.inventory.offerings()[0].number)
+        rig.parts.blocks.lift(rig.offers[0])
         await asyncio.sleep(0)
         rig.backend.price = 0.8
         applying = asyncio.create_task(rig.parts.catalogue.apply(rig.offers))

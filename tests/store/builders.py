@@ -76,6 +76,7 @@ FULL_RECORD = record(
     change=INT64_MAX,
     since=NOW,
     host="/subscriptions/0/vm/azure-7",
+    parts='{"nic": "/nic/größer\x00"}',
     cluster="cluster-a",
     metadata=b"\x7a\x00\xff" * 40_000,
     last_error="gone\x00and ünknown \U0001f600",
@@ -91,6 +92,9 @@ FULL_RECORD = record(
         grace_seconds=86_400,
         handed_over=True,
         loss="evicted\x00",
+        attempt=3,
+        url="https://management/operations/1?t=\x00&" + "x" * 5_000,
+        begun=NOW + 7.5,
     ),
     mark=Mark("shard-\x00a", INT64_MIN, INT64_MAX),
 )
@@ -106,6 +110,7 @@ DEBT = Debt(
     attempts=4,
     not_before=NOW + 60,
     last_error="409 Conflict\x00",
+    parts="nic-1 disk-1\x00",
 )
 
 

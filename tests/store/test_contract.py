@@ -8,6 +8,7 @@ import pytest
 
 from bigfleet_azure.domain.changes import ChangeSet
 from bigfleet_azure.domain.secret import Secret
+from bigfleet_azure.kit.clock import SystemClock
 from bigfleet_azure.store.base import Store, StoreError
 from bigfleet_azure.store.memory import MemoryStore
 from tests.store.builders import DEBT, FULL_RECORD, OFFERED, record, side_mark, sqlite_store
@@ -16,7 +17,9 @@ from tests.store.builders import DEBT, FULL_RECORD, OFFERED, record, side_mark, 
 @pytest.fixture(params=["memory", "sqlite"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
     made: Store = (
-        MemoryStore() if request.param == "memory" else sqlite_store(tmp_path / "state.db")
+        MemoryStore(SystemClock())
+        if request.param == "memory"
+        else sqlite_store(tmp_path / "state.db")
     )
     yield made
     await made.close()
@@ -37,7 +40,7 @@ async def test_a_new_store_is_empty_and_has_an_incarnation(store: Store):
 
 
 async def test_two_stores_have_two_incarnations(tmp_path: Path):
-    incarnations = {MemoryStore().open().incarnation for _ in range(5)}
+    incarnations = {MemoryStore(SystemClock()).open().incarnation for _ in range(5)}
     for number in range(5):
         store = sqlite_store(tmp_path / f"{number}.db")
         incarnations.add(store.open().incarnation)

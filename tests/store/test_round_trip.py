@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from tests.store.builders import (
     NOW,
     OFFERED,
     OFFERING,
+    Standing,
     record,
     side_mark,
 )
@@ -82,6 +84,27 @@ async def test_a_broken_character_in_a_vendor_s_text_does_not_keep_a_result_from
     assert (snapshot.debts[0].reason, snapshot.debts[0].last_error) == ("status ? unknown",) * 2
 
 
+async def test_progress_and_parts_cost_nothing_where_a_backend_has_none(make: Make, path: Path):
+    plain = Operation(number=1, kind=Kind.CREATE, accepted_at=1.5, deadline=2.5)
+    await reopened(make, OFFERED, ChangeSet(records=(record(1, operation=plain),)))
+    with closing(sqlite3.connect(path)) as tool:
+        ((operation, parts),) = tool.execute("SELECT operation, parts FROM machines")
+    assert operation == '[1,"create",1.5,2.5,0,false,false,""]'
+    assert parts == ""
+
+
+async def test_whether_the_substrate_was_asked_what_exists_is_remembered(make: Make):
+    assert not (await reopened(make)).inventoried
+    assert (await reopened(make, ChangeSet(inventoried=True))).inventoried
+    assert (await reopened(make, OFFERED)).inventoried
+
+
+async def test_a_store_knows_when_its_life_began(make: Make, path: Path):
+    first = (await reopened(partial(make, clock=Standing()))).created
+    assert first == NOW
+    assert (await reopened(make)).created == NOW
+
+
 @pytest.mark.parametrize("state", list(State))
 @pytest.mark.parametrize("kind", list(Kind))
 async def test_every_state_and_kind_comes_back(make: Make, state: State, kind: Kind):
@@ -132,6 +155,20 @@ async def test_offerings_come_back(make: Make):
     snapshot = await reopened(make, ChangeSet(offerings=(other, OFFERING)))
     assert snapshot.offerings == (OFFERING, other)
     assert snapshot.offerings[0].offer.capacity_type is CapacityType.SPOT
+
+
+async def test_an_offerings_settings_come_back_and_are_not_named_while_there_are_none(
+    make: Make, path: Path
+):
+    settings = {"tags": {"größe": ""}, "asg_ids": ["/a"], "public_ip": True, "spot_max_price": 0.5}
+    made = replace(OFFERING, number=9, offer=replace(OFFERING.offer, settings=settings))
+    snapshot = await reopened(make, ChangeSet(offerings=(OFFERING, made)))
+    assert snapshot.offerings == (OFFERING, made)
+    with closing(sqlite3.connect(path)) as tool:
+        texts = dict(tool.execute("SELECT number, offer FROM offerings"))
+    # A version that knows no settings must be able to read what does not use them.
+    assert "settings" not in texts[OFFERING.number]
+    assert "settings" in texts[9]
 
 
 async def test_a_changed_offering_takes_the_place_of_the_old_one(make: Make):

@@ -5,12 +5,15 @@ import json
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bigfleet_azure.domain.changes import ChangeSet
 from bigfleet_azure.domain.fence import Mark, SideMark
+from bigfleet_azure.domain.lifecycle import Kind, State
+from bigfleet_azure.domain.operation import Operation
 from bigfleet_azure.store import rows, schema
 from bigfleet_azure.store.base import StoreUnusable
 from bigfleet_azure.store.inspect import read_only_snapshot
@@ -89,7 +92,8 @@ async def test_a_file_of_the_first_format_is_upgraded_with_all_it_holds(
     assert (machine.id, machine.change, machine.host) == (record(1).id, 77, "vm-1")
     assert machine.mark == Mark("shard-a", 4, -5)
     assert snapshot.offerings == (OFFERING,)
-    assert snapshot.debts == (DEBT,)
+    assert snapshot.debts == (replace(DEBT, parts=""),)
+    assert (snapshot.created, snapshot.inventoried) == (NOW, False)
     assert set(snapshot.marks) == {
         SideMark("m-1", Mark("shard-a", 2, 3), NOW),
         SideMark("m-2", Mark("shard-b", 4, 5), NOW),
@@ -103,6 +107,41 @@ async def test_a_file_of_the_first_format_is_upgraded_with_all_it_holds(
     again = make().open()
     assert again.records == (machine, FULL_RECORD)
     assert again.marks[-1] == side_mark("m-3", touched=NOW + 1)
+
+
+@pytest.fixture
+def second_format(first_format: Path) -> Path:
+    """The same as format 2 wrote it, with an operation in flight."""
+    with closing(sqlite3.connect(first_format, isolation_level=None)) as old:
+        schema.lay_out(old, now=NOW, version=2)
+        old.execute(
+            "INSERT INTO machines VALUES (?, 1, 2, 90, ?, '', '', x'', '', 90, 0, 0, 0, ?, "
+            "NULL, NULL, NULL)",
+            (record(2).slot, NOW, '[90,"create",1780000000.25,1780000480.75,0,false,true,""]'),
+        )
+        assert schema.version_of(old) == 2
+    return first_format
+
+
+@pytest.mark.behaviour(83)
+async def test_operations_of_the_second_format_go_on_without_progress_and_take_it_on(
+    make: Make, second_format: Path
+):
+    store = make(clock=Standing())
+    snapshot = store.open()
+    idle, creating = snapshot.records
+    assert (idle.id, idle.host, idle.parts) == (record(1).id, "vm-1", "")
+    assert (creating.state, creating.parts) == (State.CREATING, "")
+    assert creating.operation == Operation(
+        number=90, kind=Kind.CREATE, accepted_at=NOW, deadline=NOW + 480.5, queued=True
+    )
+    noted = replace(creating.operation, attempt=2, url="https://management/1", begun=NOW)
+    after = (replace(idle, parts="nic-1"), replace(creating, operation=noted))
+    await store.commit(ChangeSet(records=after, debts=(DEBT,)))
+    await store.close()
+    again = make().open()
+    assert again.records == after
+    assert again.debts == (DEBT,)
 
 
 @pytest.mark.behaviour(83)

@@ -14,6 +14,8 @@ _TURNS = 20
 class VirtualClock:
     """Implements `kit.clock.Clock`; whoever sleeps on it wakes when a test lets time pass."""
 
+    pace = 1.0
+
     def __init__(self, now: float = 1_700_000_000.0) -> None:
         self._now = now
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []

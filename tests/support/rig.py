@@ -40,6 +40,8 @@ NO_TOKEN = Token("", 0, 0)
 class LoopClock:
     """The running loop's time, as wall-clock time."""
 
+    pace = 1.0
+
     def now(self) -> float:
         return EPOCH + asyncio.get_running_loop().time()
 
@@ -55,6 +57,7 @@ class RetainingStore:
         failure: raised by every commit while it is set.
         gate: commits wait until it is set, as if a flush took long.
         commits: change sets applied so far, in order.
+        incarnation, created: of this store's life.
     """
 
     def __init__(self) -> None:
@@ -69,6 +72,9 @@ class RetainingStore:
         self.offerings: dict[int, Offering] = {}
         self.debts: dict[int, Debt] = {}
         self.head = 0
+        self.inventoried = False
+        self.incarnation = "0123abcd"
+        self.created = 0.0
 
     def open(self) -> Snapshot:
         numbers = [
@@ -78,13 +84,15 @@ class RetainingStore:
             *self.debts,
         ]
         return Snapshot(
-            incarnation="0123abcd",
+            incarnation=self.incarnation,
             head=max(numbers),
             records=tuple(self.records.values()),
             marks=tuple(self.marks.values()),
             offerings=tuple(self.offerings.values()),
             debts=tuple(self.debts.values()),
             wrong_key=self.wrong_key,
+            created=self.created,
+            inventoried=self.inventoried,
         )
 
     async def commit(self, changes: ChangeSet) -> None:
@@ -109,6 +117,7 @@ class RetainingStore:
         for slot in changes.handed_over:
             self.blobs.pop(slot, None)
         self.head = max(self.head, changes.head or 0)
+        self.inventoried = self.inventoried or changes.inventoried
 
     async def blob(self, slot: int) -> Secret | None:
         return None if self.wrong_key else self.blobs.get(slot)
@@ -195,6 +204,9 @@ class ScriptedHost:
     operation_id: str
     cluster: str = ""
     condition: Condition = Condition.RUNNING
+    metadata: Mapping[str, str] | None = None
+    since: float = 0.0
+    parts: str = ""
 
 
 @dataclass(slots=True)
@@ -208,11 +220,17 @@ class ScriptedBackend:
         unlisted: ids that `inventory` leaves out although the host exists.
         listing: raised by `inventory` while it is set.
         reclaiming: what happens before a debt is paid.
+        reclaimed, reclaimed_for: the debts that were paid, and the operation given with each.
         inspecting: what happens before a host is looked at.
+        leftovers: parts that no host holds.
+        short: what is short, or what `shortages` raises.
+        unknown: sizes that are not known yet.
+        made: counts hosts, so that each has parts of its own.
     """
 
     name: str = "scripted"
     max_blob_bytes: int = 4 * 1024 * 1024
+    rebuilds: bool = False
     steps: dict[Kind, Step] = field(default_factory=lambda: dict.fromkeys(Kind, at_once))
     ready: Step = at_once
     hosts: dict[str, ScriptedHost] = field(default_factory=dict)
@@ -224,7 +242,12 @@ class ScriptedBackend:
     blobs: list[bytes] = field(default_factory=list)
     work: list[Assignment] = field(default_factory=list)
     reclaimed: list[Debt] = field(default_factory=list)
+    reclaimed_for: list[str] = field(default_factory=list)
     price: float = 0.2
+    leftovers: list[Observation] = field(default_factory=list)
+    short: Sequence[Shortage] | BackendError = ()
+    unknown: set[str] = field(default_factory=set)
+    made: int = 0
 
     async def start(self) -> None:
         pass
@@ -232,7 +255,12 @@ class ScriptedBackend:
     async def close(self) -> None:
         pass
 
+    def watch_facts(self, changed: Callable[[], None]) -> None:
+        pass
+
     def facts(self, offer: Offer) -> Facts:
+        if offer.vm_size in self.unknown:
+            raise BackendError(FailureKind.TRANSIENT, "the sizes are not known yet")
         return Facts(
             price_usd_per_hour=self.price,
             interruption_probability=0.125 if offer.capacity_type is CapacityType.SPOT else 0.0,
@@ -251,8 +279,12 @@ class ScriptedBackend:
     async def create(self, work: Assignment) -> Host:
         self._note("create", work)
         await self.steps[Kind.CREATE](work)
-        self.hosts.setdefault(work.machine_id, ScriptedHost(work.operation_id))
-        return Host(ref=f"/hosts/{work.machine_id}")
+        host = self.hosts.get(work.machine_id)
+        if host is None:
+            self.made += 1
+            host = ScriptedHost(work.operation_id, parts=f"disk-{self.made} nic-{self.made}")
+            self.hosts[work.machine_id] = host
+        return Host(ref=f"/hosts/{work.machine_id}", parts=host.parts)
 
     async def configure(self, work: Assignment, blob: Secret) -> None:
         self._note("configure", work)
@@ -285,7 +317,7 @@ class ScriptedBackend:
     async def inventory(self) -> Sequence[Observation]:
         if self.listing is not None:
             raise self.listing
-        return [self._observe(i) for i in self.hosts if i not in self.unlisted]
+        return [*(self._observe(i) for i in self.hosts if i not in self.unlisted), *self.leftovers]
 
     def _observe(self, machine_id: str) -> Observation:
         host = self.hosts.get(machine_id)
@@ -295,17 +327,27 @@ class ScriptedBackend:
             condition=host.condition if host else Condition.GONE,
             operation_id=host.operation_id if host else "",
             cluster=host.cluster if host else "",
+            parts=host.parts if host else "",
+            metadata=host.metadata if host else None,
+            since=host.since if host else 0.0,
         )
 
     async def reclaim(self, debt: Debt, operation_id: str) -> None:
         self.calls.append(("reclaim", debt.machine_id))
         if self.reclaiming is not None:
             await self.reclaiming(debt)
-        self.hosts.pop(debt.machine_id, None)
+        part = next((one for one in self.leftovers if one.host == debt.host), None)
+        if part is not None:
+            self.leftovers.remove(part)
+        else:
+            self.hosts.pop(debt.machine_id, None)
         self.reclaimed.append(debt)
+        self.reclaimed_for.append(operation_id)
 
     async def shortages(self) -> Sequence[Shortage]:
-        return ()
+        if isinstance(self.short, BackendError):
+            raise self.short
+        return self.short
 
 
 def offer(count: int = 4, **changes: object) -> Offer:
@@ -328,6 +370,7 @@ class Rig:
         offers: what is offered; four on-demand slots when left out.
         flags: settings as a user would write them.
         backend, store: to go on with those of another rig, as after a restart.
+        reachable: the backend is started; else `parts.opened` says when it is.
     """
 
     def __init__(
@@ -336,11 +379,13 @@ class Rig:
         offers: Sequence[Offer] | None = None,
         backend: ScriptedBackend | None = None,
         store: RetainingStore | None = None,
+        reachable: bool = True,
     ) -> None:
         self.settings: Settings = resolve(["--use-fake-backend", *flags], {}, _no_file)
         self.offers = list(offers) if offers is not None else [offer()]
         self.backend = backend or ScriptedBackend()
         self.store = store or RetainingStore()
+        self.reachable = reachable
         self.metrics = Metrics()
         self.clock = LoopClock()
         self.conditions = Conditions(self.clock, self.metrics)
@@ -363,7 +408,8 @@ class Rig:
         self._tell_of_publications()
         await self.parts.catalogue.apply(self.offers)
         await self.parts.catalogue.show_all()
-        self.parts.executor.open()
+        if self.reachable:
+            self.parts.opened.set()
         self.parts.take_up(snapshot)
         return self
 
@@ -391,7 +437,9 @@ class Rig:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
 
-    async def restarted(self, *flags: str, offers: Sequence[Offer] | None = None) -> "Rig":
+    async def restarted(
+        self, *flags: str, offers: Sequence[Offer] | None = None, reachable: bool = True
+    ) -> "Rig":
         """A new process over what this one left; enter it with `async with`."""
         await self.stop()
         return Rig(
@@ -399,6 +447,7 @@ class Rig:
             offers=self.offers if offers is None else offers,
             backend=self.backend,
             store=self.store,
+            reachable=reachable,
         )
 
     def ids(self) -> list[str]:
@@ -513,5 +562,5 @@ def refused(answer: Ack | Refusal) -> Refusal:
     return answer
 
 
-def _no_file(path: str) -> str:
+def _no_file(path: str) -> bytes:
     raise FileNotFoundError(path)

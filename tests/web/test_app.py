@@ -15,6 +15,8 @@ from bigfleet_azure.web.app import HttpListenError, WebServer
 
 
 class StillClock:
+    pace = 1.0
+
     def __init__(self) -> None:
         self.time = 1_000_000.0
 
@@ -33,6 +35,7 @@ class Site:
     clock: StillClock = field(default_factory=StillClock)
     is_ready: bool = True
     scrapes: int = 0
+    notes: dict[str, str] = field(default_factory=dict)
     port: int = 0
 
     def __post_init__(self) -> None:
@@ -43,6 +46,7 @@ class Site:
             self.clock,
             ready=lambda: self.is_ready,
             refresh=self.refresh,
+            notes=lambda: self.notes,
         )
 
     def refresh(self) -> None:
@@ -92,6 +96,20 @@ async def test_standing_conditions_are_shown_with_age_and_change_no_status(site:
     ]
 
 
+async def test_notes_stand_after_the_conditions_and_are_no_trouble(site: Site) -> None:
+    site.conditions.set("store", "full")
+    site.notes["capacity"] = "2 offerings withheld: no cores\nleft"
+    status, _, text = await site.ask("/readyz?verbose")
+    assert status == 200
+    assert text.splitlines()[1:] == [
+        "store (for 0:00:00): full",
+        "capacity: 2 offerings withheld: no cores left",
+    ]
+    _, _, text = await site.ask("/readyz?verbose&format=json")
+    assert json.loads(text)["notes"] == site.notes
+    assert (await site.ask("/readyz"))[2] == "ready"
+
+
 async def test_cleared_conditions_are_gone(site: Site) -> None:
     site.conditions.set("store", "full")
     site.conditions.clear("store")
@@ -117,6 +135,7 @@ async def test_conditions_are_told_to_programs_as_json(site: Site, path: str, ac
         "conditions": [
             {"name": "store", "message": "full", "since": 1_000_000.0, "age_seconds": 2.0}
         ],
+        "notes": {},
     }
 
 

@@ -24,10 +24,12 @@ class Progress:
     Attributes:
         attempt: how many tries failed and used up the names they had.
         url: where the substrate reports on a request that it accepted; "" when there is none.
+        begun: Unix seconds at which the guest was first told; 0 before.
     """
 
     attempt: int = 0
     url: str = ""
+    begun: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,8 +140,14 @@ class Backend(Protocol):
     max_blob_bytes: int
     """Largest bootstrap blob it can deliver; checked when a Configure is accepted."""
 
+    rebuilds: bool
+    """Hosts may exist that a new store knows nothing of: they are asked for before it serves."""
+
     async def start(self) -> None:
-        """Acquire sessions and files. Called once, before any other method but `facts`."""
+        """Acquire sessions and files; before that only `facts` and `watch_facts` are called.
+
+        Called again after a failure, until it succeeds.
+        """
 
     async def close(self) -> None:
         """Release them. Operations in flight were cancelled before."""
@@ -151,6 +159,9 @@ class Backend(Protocol):
             BackendError: INVALID for a size that does not exist; TRANSIENT while the sizes are not
                 known yet.
         """
+
+    def watch_facts(self, changed: Callable[[], None]) -> None:
+        """Call `changed` whenever `facts` may answer otherwise from now on."""
 
     async def create(self, work: Assignment) -> Host:
         """Make the machine exist and be provisioned."""

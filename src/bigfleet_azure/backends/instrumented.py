@@ -1,6 +1,6 @@
 """Substrate calls, counted and timed: a Backend around any other."""
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from bigfleet_azure.backends.base import Assignment, Backend, Host, Observation
@@ -43,6 +43,7 @@ class InstrumentedBackend:
     def __init__(self, backend: Backend, metrics: Metrics) -> None:
         self.name = backend.name
         self.max_blob_bytes = backend.max_blob_bytes
+        self.rebuilds = backend.rebuilds
         self._backend = backend
         self._create = _Meter(metrics, "CreateVM")
         self._configure = _Meter(metrics, "Configure")
@@ -59,6 +60,9 @@ class InstrumentedBackend:
 
     def facts(self, offer: Offer) -> Facts:
         return self._backend.facts(offer)
+
+    def watch_facts(self, changed: Callable[[], None]) -> None:
+        self._backend.watch_facts(changed)
 
     async def create(self, work: Assignment) -> Host:
         return await self._create.measure(self._backend.create(work))

@@ -26,7 +26,7 @@ _INDENT = 6
 def serve(argv: Sequence[str]) -> int:
     """Run the daemon until it is told to stop; return the exit code."""
     try:
-        settings = resolve(argv, os.environ, lambda path: Path(path).read_text(encoding="utf-8"))
+        settings = resolve(argv, os.environ, lambda path: Path(path).read_bytes())
     except SettingsError as error:
         return _complain(
             Exit.USAGE, *error.faults, hint="`bigfleet-azure serve --help` explains every flag."
@@ -78,4 +78,5 @@ def _described(option: Option, width: int) -> Iterator[str]:
         subsequent_indent=" " * _INDENT,
         break_on_hyphens=False,
     )
-    yield " " * _INDENT + f"${option.env}"
+    for variable in (option.env, *option.env_aliases):
+        yield " " * _INDENT + f"${variable}"

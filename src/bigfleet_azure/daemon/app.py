@@ -1,8 +1,10 @@
 """The daemon's life: what is started in which order, what is stopped in which order.
 
 Start: the state is opened and checked, the inventory is loaded, gRPC listens, operations in flight
-are resumed, and only then comes what the first answer does not need. Stop is the other way round,
-within a bound, and leaves every accepted operation resumable.
+are resumed, and only then comes what the first answer does not need. A state that knows of no
+inventory of a real substrate is the exception: what exists is asked first. Stop is the other way
+round, within a bound, comes also in the middle of a start, and leaves every accepted operation
+resumable.
 """
 
 import asyncio
@@ -11,15 +13,16 @@ import importlib
 import logging
 import os
 import platform
-import random
 import signal
+from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bigfleet_azure import __version__
 from bigfleet_azure.backends.base import Backend
-from bigfleet_azure.daemon.assembly import Parts, assemble, open_store, simulated_backend
+from bigfleet_azure.daemon import loops, substrate
+from bigfleet_azure.daemon.assembly import Parts, assemble, make_backend, open_store
 from bigfleet_azure.daemon.settings import Settings
 from bigfleet_azure.domain.errors import BackendError
 from bigfleet_azure.domain.offering import Offer, built_in_mix
@@ -29,7 +32,7 @@ from bigfleet_azure.rpc.server import ListenError, RpcServer
 from bigfleet_azure.rpc.tls import Certificates, TlsError, TlsFiles
 from bigfleet_azure.service.catalogue import OffersRefused
 from bigfleet_azure.service.conditions import Conditions
-from bigfleet_azure.store.base import Store
+from bigfleet_azure.store.base import Snapshot, Store
 from bigfleet_azure.telemetry import logs
 from bigfleet_azure.telemetry.metrics import Metrics
 
@@ -51,11 +54,8 @@ FIRST_ANSWER_SECONDS = 0.1
 """Head start of the first List, for which a shard waits, before the rest of the start-up shares the
 interpreter with it."""
 
-HOUSEKEEPING_SECONDS = 10.0
-"""Pause between looks at conditions, blocks, marks and certificates."""
-
-RECONCILE_JITTER = 0.1
-"""Share by which the pause between passes varies, so that many daemons do not list together."""
+CANCEL_SECONDS = 2.0
+"""Longest wait for a start that is broken off; a disk that hangs keeps it longer."""
 
 _GC_THRESHOLDS = (50_000, 20, 100)
 """Fewer and shorter pauses than the interpreter's defaults; what was loaded at start is frozen."""
@@ -70,10 +70,6 @@ class StartError(Exception):
 
 class CannotListen(StartError):
     """The gRPC address cannot be listened on."""
-
-
-class _StoppedEarly(Exception):
-    """A signal came while the start was waiting for the store."""
 
 
 def run(settings: Settings) -> int:
@@ -118,21 +114,30 @@ class Daemon:
         self._watch_signals()
         for warning in self._settings.warnings:
             logger.warning("%s", warning)
-        backend = simulated_backend(self._settings, self._clock)
+        backend = make_backend(self._settings, self._clock, self._metrics, self._conditions)
         offers = self._offers(backend)
         certificates = self._certificates()
         store = open_store(self._settings, self._clock, self._metrics)
         async with AsyncExitStack() as stack:
-            try:
-                await self._start(stack, store, backend, offers, certificates)
-            except _StoppedEarly:
-                logger.info("stopped before it served")
-                return
-            self.served = True
-            await self._stop.wait()
-            logger.info("stopping")
+            await self._unless_stopped(self._start(stack, store, backend, offers, certificates))
+            if not self._stop.is_set():
+                self.served = True
+                await self._stop.wait()
+            logger.info("stopping" if self._ready else "stopped before it served")
             self._ready = False
             await self._end(asyncio.ensure_future(stack.pop_all().aclose()))
+
+    async def _unless_stopped(self, start: Coroutine[Any, Any, None]) -> None:
+        """Run the start to its end, or break it off when a signal comes."""
+        starting = asyncio.create_task(start, name="start")
+        stopped = asyncio.create_task(self._stop.wait())
+        await asyncio.wait({starting, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if not starting.done():
+            starting.cancel()
+            await asyncio.wait({starting}, timeout=CANCEL_SECONDS)
+        if starting.done() and not starting.cancelled():
+            starting.result()
 
     async def _end(self, stopping: "asyncio.Future[None]") -> None:
         """Wait for the stop, but not for a disk that hangs: what was accepted is on it already."""
@@ -152,11 +157,10 @@ class Daemon:
         certificates: Certificates | None,
     ) -> None:
         """Start everything; `stack` stops it in the reverse order."""
-        settings = self._settings
         snapshot = store.open()
         stack.push_async_callback(store.close)
         parts = assemble(
-            settings,
+            self._settings,
             clock=self._clock,
             metrics=self._metrics,
             conditions=self._conditions,
@@ -165,34 +169,80 @@ class Daemon:
             snapshot=snapshot,
             backend=backend,
         )
-        await self._apply_first(parts, offers)
-        _settle_memory()
-        server = RpcServer(
-            parts.provider, self._metrics, certificates=certificates, reflection=settings.reflection
-        )
-        try:
-            port = await server.start(str(settings.addr))
-        except ListenError as error:
-            raise CannotListen(str(error)) from error
         stack.push_async_callback(parts.backend.close)
         stack.push_async_callback(self._close_web)
         stack.push_async_callback(self._supervisor.close)
+        parts.backend.watch_facts(self._reload_wanted.set)
+        if snapshot.wrong_key:
+            self._conditions.set("state-key", snapshot.wrong_key)
+        if backend.rebuilds and not snapshot.inventoried:
+            await self._show(parts, certificates)
+            await self._start_backend(parts, patient=False)
+            await self._apply_first(parts, offers)
+            await substrate.inventoried(parts.reconciler, self._clock)
+            await self._listen(stack, parts, certificates)
+            parts.opened.set()
+            parts.take_up(snapshot)
+        else:
+            await self._apply_first(parts, offers)
+            await self._listen(stack, parts, certificates)
+            await self._clock.sleep(FIRST_ANSWER_SECONDS)
+            await self._begin_behind(parts, snapshot, certificates)
+        self._reload_when_asked(parts)
+        interval = self._settings.reconcile_interval.total_seconds()
+        loops.watch_substrate(self._supervisor, self._clock, parts, interval)
+
+    async def _listen(
+        self, stack: AsyncExitStack, parts: Parts, certificates: Certificates | None
+    ) -> None:
+        """Serve gRPC from the inventory."""
+        _settle_memory()
+        server = RpcServer(
+            parts.provider,
+            self._metrics,
+            certificates=certificates,
+            reflection=self._settings.reflection,
+        )
+        try:
+            port = await server.start(str(self._settings.addr))
+        except ListenError as error:
+            raise CannotListen(str(error)) from error
         stack.push_async_callback(server.close, RPC_GRACE_SECONDS)
         await server.ready()
         self._ready = True
         self._announce(parts, port, certificates)
-        if snapshot.wrong_key:
-            self._conditions.set("state-key", snapshot.wrong_key)
-        await self._clock.sleep(FIRST_ANSWER_SECONDS)
+
+    async def _begin_behind(
+        self, parts: Parts, snapshot: Snapshot, certificates: Certificates | None
+    ) -> None:
+        """Begin the work while the inventory is served already.
+
+        A backend that can be away for long comes after what shows that; another one is there at
+        once, and operations in flight wait for it.
+        """
+        if parts.backend.rebuilds:
+            await self._show(parts, certificates)
+            parts.take_up(snapshot)
+            await self._start_backend(parts, patient=True)
+            parts.opened.set()
+            self._reload_wanted.set()  # more may be known of the offers now
+        else:
+            await self._start_backend(parts, patient=False)
+            parts.opened.set()
+            parts.take_up(snapshot)
+            await self._show(parts, certificates)
+
+    async def _start_backend(self, parts: Parts, *, patient: bool) -> None:
         try:
-            await parts.backend.start()
+            await substrate.started(parts.backend, self._conditions, self._clock, patient=patient)
         except BackendError as error:
             raise StartError(str(error)) from error
-        parts.executor.open()
-        parts.take_up(snapshot)
+
+    async def _show(self, parts: Parts, certificates: Certificates | None) -> None:
+        """Open what operators look at: HTTP and the log; and keep it up to date."""
         await self._start_web(parts)
-        await asyncio.to_thread(logs.finish, settings.log_format)
-        self._start_loops(parts, certificates)
+        await asyncio.to_thread(logs.finish, self._settings.log_format)
+        loops.keep_house(self._supervisor, self._clock, parts, self._conditions, certificates)
 
     def _watch_signals(self) -> None:
         loop = asyncio.get_running_loop()
@@ -215,7 +265,7 @@ class Daemon:
             from bigfleet_azure.daemon.offerings_file import OfferingsError, load
 
             try:
-                offers, warnings = load(settings.offerings, backend.facts)
+                offers, warnings = load(settings.offerings, backend.facts, settings.azure)
             except OfferingsError as error:
                 raise StartError(str(error)) from error
             for warning in warnings:
@@ -236,7 +286,12 @@ class Daemon:
         self._conditions.clear("offerings")
         logger.info(
             "offerings applied",
-            extra={"added": applied.added, "removed": applied.removed, "changed": applied.changed},
+            extra={
+                "added": applied.added,
+                "removed": applied.removed,
+                "changed": applied.changed,
+                "unknown": applied.unknown,
+            },
         )
 
     def _certificates(self) -> Certificates | None:
@@ -258,7 +313,8 @@ class Daemon:
 
     def _announce(self, parts: Parts, port: int, certificates: Certificates | None) -> None:
         settings = self._settings
-        if settings.azure_backend == "auto" and not settings.use_fake_backend:
+        asked = settings.use_fake_backend or settings.azure_backend == "fake"
+        if settings.azure is None and not asked:
             logger.warning(
                 "SIMULATED REGION: no --location was given, so the machines are not real; "
                 "--use-fake-backend says that this is meant"
@@ -280,29 +336,17 @@ class Daemon:
 
     async def _apply_first(self, parts: Parts, offers: list[Offer]) -> None:
         """Publish the offers before anything is served; needs the store only if they changed."""
-
-        async def publish() -> None:
-            await parts.catalogue.apply(offers)
-            await parts.catalogue.show_all()
-
-        first = asyncio.create_task(publish())
-        stopped = asyncio.create_task(self._stop.wait())
-        await asyncio.wait(
-            {first, stopped}, timeout=FIRST_WRITE_SECONDS, return_when=asyncio.FIRST_COMPLETED
-        )
-        stopped.cancel()
-        if not first.done():
-            first.cancel()
-            await asyncio.wait({first})
-        if first.cancelled():
-            if self._stop.is_set():
-                raise _StoppedEarly
-            trouble = "; ".join(c.message for c in self._conditions.standing())
-            raise StartError(f"the changed offerings cannot be written to the state: {trouble}")
         try:
-            first.result()
+            async with asyncio.timeout(FIRST_WRITE_SECONDS):
+                await parts.catalogue.apply(offers)
+                await parts.catalogue.show_all()
         except OffersRefused as error:
             raise StartError(str(error)) from error
+        except TimeoutError as error:
+            trouble = "; ".join(c.message for c in self._conditions.standing())
+            raise StartError(
+                f"the changed offerings cannot be written to the state: {trouble}"
+            ) from error
 
     async def _start_web(self, parts: Parts) -> None:
         address = self._settings.metrics_addr
@@ -318,6 +362,7 @@ class Daemon:
             self._clock,
             ready=lambda: self._ready,
             refresh=parts.refresh_metrics,
+            notes=parts.notes,
         )
         try:
             port = await web.start(address.host, address.port)
@@ -331,28 +376,8 @@ class Daemon:
         if self._web is not None:
             await self._web.close()
 
-    def _start_loops(self, parts: Parts, certificates: Certificates | None) -> None:
-        async def keep_house() -> None:
-            self._conditions.repeat()
-            parts.blocks.expire()
-            await parts.janitor.forget_marks()
-            if certificates is not None:
-                certificates.check()
-
-        async def pause() -> None:
-            await self._clock.sleep(HOUSEKEEPING_SECONDS)
-
-        self._supervisor.loop("housekeeping", keep_house, pause)
-        interval = self._settings.reconcile_interval.total_seconds()
-        if interval > 0:
-
-            async def between_passes() -> None:
-                spread = RECONCILE_JITTER * random.uniform(-1, 1)  # noqa: S311 - guards nothing
-                await self._clock.sleep(interval * (1 + spread))
-
-            self._supervisor.loop("reconcile", parts.reconciler.reconcile, between_passes)
-
-        async def reload_when_asked() -> None:
+    def _reload_when_asked(self, parts: Parts) -> None:
+        async def reload() -> None:
             await self._reload_wanted.wait()
             self._reload_wanted.clear()
             await self._reload(parts)  # one at a time, whatever the number of signals
@@ -360,7 +385,7 @@ class Daemon:
         async def at_once() -> None:
             return
 
-        self._supervisor.loop("reload offerings", reload_when_asked, at_once)
+        self._supervisor.loop("reload offerings", reload, at_once)
 
 
 def _settle_memory() -> None:

@@ -3,6 +3,7 @@
 Starting, stopping and loops are `daemon.app`'s.
 """
 
+import asyncio
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -24,6 +25,8 @@ from bigfleet_azure.service.janitor import Janitor
 from bigfleet_azure.service.journal import Journal
 from bigfleet_azure.service.provider import Provider
 from bigfleet_azure.service.reconciler import Reconciler
+from bigfleet_azure.service.strays import Strays
+from bigfleet_azure.service.survey import Survey
 from bigfleet_azure.store.base import Snapshot, Store
 from bigfleet_azure.telemetry.metrics import Metrics
 
@@ -34,7 +37,11 @@ long after it (contract section 17)."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """The service, wired and not yet started."""
+    """The service, wired and not yet started.
+
+    Attributes:
+        opened: to be set once the backend was started; until then work waits, and deadlines pass.
+    """
 
     backend: Backend
     inventory: Inventory
@@ -43,8 +50,10 @@ class Parts:
     executor: Executor
     janitor: Janitor
     reconciler: Reconciler
+    survey: Survey
     provider: Provider
     metrics: Metrics
+    opened: asyncio.Event
 
     def take_up(self, snapshot: Snapshot) -> None:
         """Continue what an earlier process left: debts, failed machines, walks, operations."""
@@ -62,9 +71,17 @@ class Parts:
         """Set the gauges that are counted only when somebody looks."""
         self.executor.refresh_metrics()
         self.janitor.refresh_metrics()
+        self.blocks.refresh_metrics()
         self.metrics.withheld.set(self.inventory.withheld())
         for state, count in self.inventory.counts().items():
             self.metrics.machines.labels(state.name).set(count)
+
+    def notes(self) -> dict[str, str]:
+        """What operators may want to know and need not act on."""
+        withheld = sum(offering.withheld for offering in self.inventory.offerings())
+        if not withheld:
+            return {}
+        return {"capacity": f"{withheld} offerings withheld: {self.blocks.text()}"}
 
 
 def assemble(
@@ -88,7 +105,8 @@ def assemble(
     backend = InstrumentedBackend(backend, metrics)
     inventory = Inventory(WireEncoder(), settings.provider, snapshot)
     journal = Journal(store, inventory, conditions, clock)
-    blocks = Blocks(clock)
+    blocks = Blocks(clock, metrics)
+    opened = asyncio.Event()
     janitor = Janitor(
         backend=backend,
         inventory=inventory,
@@ -99,6 +117,16 @@ def assemble(
         supervisor=supervisor,
         dwell_seconds=settings.failed_dwell.total_seconds(),
         parallel=settings.delete_concurrency,
+        opened=opened,
+    )
+    strays = Strays(
+        inventory=inventory,
+        journal=journal,
+        janitor=janitor,
+        conditions=conditions,
+        clock=clock,
+        metrics=metrics,
+        created=snapshot.created,
     )
     executor = Executor(
         backend=backend,
@@ -116,6 +144,7 @@ def assemble(
             Kind.DRAIN: settings.drain_concurrency,
             Kind.DELETE: settings.delete_concurrency,
         },
+        opened=opened,
     )
     journal.follow(janitor.follow)
     return Parts(
@@ -138,19 +167,27 @@ def assemble(
             backend=backend,
             inventory=inventory,
             journal=journal,
+            strays=strays,
             conditions=conditions,
             clock=clock,
             metrics=metrics,
             supervisor=supervisor,
+            inventoried=snapshot.inventoried,
         ),
+        survey=Survey(backend=backend, blocks=blocks, conditions=conditions, metrics=metrics),
         provider=Provider(
             inventory=inventory,
             journal=journal,
             clock=clock,
-            limits=Limits(deadlines=settings.deadlines, blob_bytes=backend.max_blob_bytes),
+            limits=Limits(
+                deadlines=settings.deadlines,
+                blob_bytes=backend.max_blob_bytes,
+                cluster=settings.cluster_id,
+            ),
             worker=executor,
         ),
         metrics=metrics,
+        opened=opened,
     )
 
 
@@ -159,7 +196,7 @@ def open_store(settings: Settings, clock: Clock, metrics: Metrics) -> Store:
     if settings.state is None:
         from bigfleet_azure.store.memory import MemoryStore
 
-        return MemoryStore()
+        return MemoryStore(clock)
     from bigfleet_azure.store.sqlite import SqliteStore
 
     key = settings.state_key
@@ -170,6 +207,23 @@ def open_store(settings: Settings, clock: Clock, metrics: Metrics) -> Store:
         key_file=settings.state_key_file,
         key_text=key.reveal().decode(errors="replace") if key else None,
     )
+
+
+def make_backend(
+    settings: Settings, clock: Clock, metrics: Metrics, conditions: Conditions
+) -> Backend:
+    """The substrate that the settings ask for, not started yet."""
+    if settings.azure is None:
+        return simulated_backend(settings, clock)
+    from bigfleet_azure.backends.azure.backend import AzureBackend
+
+    def report(name: str, trouble: str | None) -> None:
+        if trouble is None:
+            conditions.clear(name)
+        else:
+            conditions.set(name, trouble)
+
+    return AzureBackend(settings.azure, clock=clock, metrics=metrics, report=report)
 
 
 def simulated_backend(settings: Settings, clock: Clock) -> Backend:

@@ -1,29 +1,23 @@
 """The offerings file: JSON in, offers out, or every fault at once with its path.
 
-The one place that needs pydantic; imported only when an offerings file was named. Its keys are
-those of contract section 16. What offers become (ids, numbers, slots) belongs to the domain.
+This and `offering_keys` alone need pydantic; imported only when an offerings file was named. The
+keys here are those of contract section 16. What offers become (ids, numbers, slots) belongs to the
+domain.
 """
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    TypeAdapter,
-    ValidationError,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from bigfleet_azure.daemon.settings import SettingsError
+from bigfleet_azure.daemon.offering_keys import VmKeys
+from bigfleet_azure.daemon.settings import SettingsError, similar
 from bigfleet_azure.domain import quantity
-from bigfleet_azure.domain.errors import BackendError
+from bigfleet_azure.domain.errors import RETRYABLE, BackendError
 from bigfleet_azure.domain.lifecycle import CapacityType
 from bigfleet_azure.domain.offering import (
     FORBIDDEN_LABELS,
@@ -32,6 +26,9 @@ from bigfleet_azure.domain.offering import (
     Offer,
     merge,
 )
+
+if TYPE_CHECKING:
+    from bigfleet_azure.backends.azure.options import AzureOptions
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _PREFIX = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
@@ -100,17 +97,19 @@ _Amount = Annotated[str, AfterValidator(_amount)]
 _LabelValue = Annotated[str, AfterValidator(_name_or_empty)]
 
 
-class _Entry(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
+class _Entry(VmKeys):
     vm_size: Annotated[str, AfterValidator(_name)]
     zone: Annotated[str, AfterValidator(_name)]
     capacity_type: Annotated[CapacityType, BeforeValidator(_capacity_type)] = CapacityType.ON_DEMAND
     count: Annotated[int, Field(ge=0, le=MAX_SLOTS_PER_OFFERING)]
-    resources: Annotated[dict[_Key, _Amount], BeforeValidator(_absent_if_null)] = {}
-    labels: Annotated[dict[_Key, _LabelValue], BeforeValidator(_absent_if_null)] = {}
+    resources: Annotated[dict[_Key, _Amount], BeforeValidator(_absent_if_null)] = Field(
+        default_factory=dict
+    )
+    labels: Annotated[dict[_Key, _LabelValue], BeforeValidator(_absent_if_null)] = Field(
+        default_factory=dict
+    )
 
-    def offer(self) -> Offer:
+    def offer(self, settings: Mapping[str, Any]) -> Offer:
         return Offer(
             vm_size=self.vm_size,
             zone=self.zone,
@@ -118,10 +117,8 @@ class _Entry(BaseModel):
             count=self.count,
             resources=self.resources,
             labels=self.labels,
+            settings=settings,
         )
-
-
-_ENTRIES = TypeAdapter(list[_Entry])
 
 
 class _Object(dict[str, Any]):
@@ -137,10 +134,18 @@ Describe = Callable[[Offer], Facts]
 """What the substrate publishes about an offer; BackendError when it knows no such size."""
 
 
-def load(path: Path, describe: Describe) -> tuple[list[Offer], list[str]]:
+def load(
+    path: Path, describe: Describe, azure: "AzureOptions | None" = None
+) -> tuple[list[Offer], list[str]]:
     """Read the offers in `path`, equal ones merged, and what is odd about them.
 
     A count of 0 is allowed and offers nothing.
+
+    Args:
+        path: the file; the files that it names are looked for beside it.
+        describe: what the substrate publishes.
+        azure: what machines are like unless their offering says otherwise; None for the simulated
+            region, which makes them all alike.
 
     Raises:
         OfferingsError: with every fault of the file at once.
@@ -155,16 +160,15 @@ def load(path: Path, describe: Describe) -> tuple[list[Offer], list[str]]:
         raise OfferingsError([f"{path}: must be a non-empty JSON array of offerings"])
     faults = [f"{_spelled(where)}: stands there more than once" for where in _repeated(data, ())]
     warnings = [f"{path}: {text}" for text in _drop_forbidden_labels(data)]
-    entries: list[_Entry] = []
-    try:
-        entries = _ENTRIES.validate_python(data)
-    except ValidationError as error:
-        faults += [
-            f"{_spelled(fault['loc'])}: {_explained(fault)}"
-            for fault in error.errors(include_url=False)
-        ]
-    faults += _unknown_sizes(data, describe)
-    offers = merge([entry.offer() for entry in entries])
+    entries: dict[int, _Entry] = {}
+    for index, entry in enumerate(data):
+        try:
+            entries[index] = _Entry.model_validate(entry)
+        except ValidationError as error:
+            faults += _refusals(index, error)
+    made, found = _made(entries, azure, path.absolute().parent)
+    faults += [*found, *_unknown_sizes(data, describe)]
+    offers = merge(made.values())
     faults += [
         f"{offer.vm_size} in {offer.zone}: equal offerings add up to {offer.count} slots; "
         f"the most is {MAX_SLOTS_PER_OFFERING}"
@@ -175,8 +179,44 @@ def load(path: Path, describe: Describe) -> tuple[list[Offer], list[str]]:
         raise OfferingsError([f"{path}: {fault}" for fault in faults])
     if not any(offer.count for offer in offers):
         warnings.append(f"{path}: every count is 0, so nothing is offered")
-    warnings += [f"{path}: {text}" for text in _overridden_labels(entries, describe)]
+    warnings += [f"{path}: {text}" for text in _overridden_labels(made, describe)]
+    if azure is None:
+        warnings += [f"{path}: {text}" for text in _idle_keys(entries)]
     return offers, warnings
+
+
+def _refusals(index: int, error: ValidationError) -> Iterator[str]:
+    for fault in error.errors(include_url=False):
+        yield f"{_spelled((index, *fault['loc']))}: {_explained(fault)}"
+
+
+def _made(
+    entries: Mapping[int, _Entry], azure: "AzureOptions | None", folder: Path
+) -> tuple[dict[int, Offer], list[str]]:
+    """The offers by their place in the file, and what is wrong with how they are to be made."""
+    if azure is None:
+        return {index: entry.offer({}) for index, entry in entries.items()}, []
+    from bigfleet_azure.backends.azure.profiles import contradictions, profile_of
+
+    offers: dict[int, Offer] = {}
+    faults: list[str] = []
+    for index, entry in entries.items():
+        settings, found = entry.settings(folder)
+        faults += [f"{_spelled((index, key))}: {fault}" for key, fault in found]
+        offer = offers[index] = entry.offer(settings)
+        profile = profile_of(azure.profile, offer)
+        faults += [
+            f"{_spelled((index,))}: {fault}"
+            for fault in contradictions(offer, profile, azure.location)
+        ]
+    return offers, faults
+
+
+def _idle_keys(entries: Mapping[int, _Entry]) -> Iterator[str]:
+    given = {key for entry in entries.values() for key in entry.given()}
+    if given:
+        keys = ", ".join(key for key in VmKeys.model_fields if key in given)
+        yield f"without effect on the simulated region: {keys}"
 
 
 def _unknown_sizes(entries: list[Any], describe: Describe) -> Iterator[str]:
@@ -189,14 +229,19 @@ def _unknown_sizes(entries: list[Any], describe: Describe) -> Iterator[str]:
         try:
             describe(probe)
         except BackendError as error:
+            if error.kind in RETRYABLE:
+                continue
             yield f"{_spelled((index, 'vm_size'))}: {error}"
 
 
-def _overridden_labels(entries: list[_Entry], describe: Describe) -> Iterator[str]:
-    for index, entry in enumerate(entries):
-        own = describe(entry.offer()).labels
-        for key in sorted(entry.labels.keys() & own.keys()):
-            if entry.labels[key] != own[key]:
+def _overridden_labels(offers: Mapping[int, Offer], describe: Describe) -> Iterator[str]:
+    for index, offer in offers.items():
+        try:
+            own = describe(offer).labels
+        except BackendError:
+            continue  # not known yet
+        for key in sorted(offer.labels.keys() & own.keys()):
+            if offer.labels[key] != own[key]:
                 where = _spelled((index, "labels", key))
                 yield f"{where}: {own[key]!r} is what the machines have, and is published instead"
 
@@ -244,10 +289,12 @@ _EXPLAINED = {
     "missing": "is required",
     "string_type": "must be a string in quotes",
     "int_type": "must be a whole number without quotes",
+    "float_type": "must be a number without quotes",
+    "bool_type": "must be true or false, without quotes",
+    "list_type": "must be a list of strings",
     "dict_type": "must be an object of strings",
     "model_type": "must be an object with the keys of an offering",
     "greater_than_equal": "must be 0 or more",
-    "less_than_equal": f"is too large; the most is {MAX_SLOTS_PER_OFFERING}",
 }
 
 
@@ -255,5 +302,10 @@ def _explained(fault: ErrorDetails) -> str:
     if fault["type"] == "value_error":
         return str(fault["ctx"]["error"])
     if fault["type"] == "extra_forbidden":
-        return f"is not a known key; known are {', '.join(_Entry.model_fields)}"
+        own = [key for key in _Entry.model_fields if key not in VmKeys.model_fields]
+        known = [*own, *VmKeys.model_fields]
+        hint = similar(str(fault["loc"][-1]), known)
+        return "is not a known key" + (hint or f"; known are {', '.join(known)}")
+    if fault["type"] == "less_than_equal":
+        return f"is too large; the most is {fault['ctx']['le']}"
     return _EXPLAINED.get(fault["type"], fault["msg"])

@@ -1,73 +1,19 @@
 """The table of options: every setting of the daemon, once.
 
 It feeds the flag parser, the environment, the configuration file, the help text and the reference
-page. How values are found and checked against each other is `daemon.settings`'.
+page. How values are found is `settings`'; the rows of the Azure backend stand in `azure_flags`.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
-
 from bigfleet_azure.daemon import values
+from bigfleet_azure.daemon.azure_flags import AZURE_OPTIONS
+from bigfleet_azure.daemon.option import ENV_PREFIX, Option
 from bigfleet_azure.domain.lifecycle import Kind
 from bigfleet_azure.domain.offering import MAX_SLOTS_PER_OFFERING
 
-ENV_PREFIX = "BIGFLEET_AZURE_"
+__all__ = ["AZURE_OPTIONS", "ENV_PREFIX", "FAKE_OPTIONS", "OPTIONS", "PLAIN_OPTIONS", "Option"]
 
 _BUILT_IN_BUCKETS = 4
 """The built-in mix spreads its slots evenly over four offerings (contract section 16)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
-    """One setting: its flag, its variable, its key in the file, and what it means.
-
-    Attributes:
-        name: the flag without dashes; with underscores, the field of `Settings`.
-        parse: turns the text into the value; raises ValueError with the rest of a sentence
-            that begins with the value.
-        default: as a user would write it.
-        help: one or two sentences for the help text and the reference page.
-        group: heading it is listed under.
-        metavar: what stands for the value in help; empty for booleans, whose flags may be bare.
-        derived: how an empty default is filled in, for people.
-        secret: the value is never shown.
-        env_only: there is no flag and no key for it, only the variable.
-        env_aliases: further variables, read after the main one.
-    """
-
-    name: str
-    parse: Callable[[str], Any]
-    default: str
-    help: str
-    group: str
-    metavar: str = ""
-    derived: str = ""
-    secret: bool = False
-    env_only: bool = False
-    env_aliases: tuple[str, ...] = ()
-
-    @property
-    def field(self) -> str:
-        """Its attribute of `Settings`."""
-        return self.name.replace("-", "_")
-
-    @property
-    def env(self) -> str:
-        """Its environment variable."""
-        return ENV_PREFIX + self.field.upper()
-
-    @property
-    def boolean(self) -> bool:
-        """Whether the bare flag means true."""
-        return self.parse is values.boolean
-
-    def shown(self, text: str) -> str:
-        """The value for a message: masked when secret, quoted when it would not be seen."""
-        if self.secret:
-            return "***"
-        return text if text and text.isprintable() and text.strip() == text else repr(text)
-
 
 _SERVING = "Serving"
 _BACKEND = "Backend and region"
@@ -95,7 +41,7 @@ def _concurrency(kind: Kind) -> Option:
     return Option(
         name=f"{kind}-concurrency",
         parse=values.whole(least=1),
-        default="256",
+        default="1024",
         metavar="N",
         group=_OPERATIONS,
         help=f"{kind.capitalize()} operations worked on at once; further ones wait their turn, "
@@ -103,7 +49,7 @@ def _concurrency(kind: Kind) -> Option:
     )
 
 
-OPTIONS: tuple[Option, ...] = (
+PLAIN_OPTIONS: tuple[Option, ...] = (
     Option(
         name="addr",
         parse=values.address,
@@ -142,7 +88,7 @@ OPTIONS: tuple[Option, ...] = (
         default="",
         metavar="REGION",
         group=_BACKEND,
-        help="Azure region served, such as eastus; one process serves one region.",
+        help="Azure region served, such as eastus or 'East US'; one process serves one region.",
     ),
     Option(
         name="azure-backend",
@@ -151,7 +97,7 @@ OPTIONS: tuple[Option, ...] = (
         metavar="auto|azure|fake",
         group=_BACKEND,
         help="Where machines come from: fake is the simulated region; auto is azure when "
-        "--location is given, else fake. This version has no azure backend and refuses it.",
+        "--location is given, else fake.",
     ),
     Option(
         name="use-fake-backend",
@@ -305,6 +251,10 @@ OPTIONS: tuple[Option, ...] = (
         group=_LOGS,
         help="YAML file with more settings: flag names as keys, one value each.",
     ),
+)
+"""What every daemon is told: each a field of `Settings`."""
+
+FAKE_OPTIONS: tuple[Option, ...] = (
     Option(
         name="fake-seed",
         parse=values.whole(),
@@ -364,3 +314,6 @@ OPTIONS: tuple[Option, ...] = (
         "slots faultcreate-0 to faultcreate-7, whose Creates fail.",
     ),
 )
+"""What the simulated region is told: each a field of `Settings`, too."""
+
+OPTIONS: tuple[Option, ...] = (*PLAIN_OPTIONS, *AZURE_OPTIONS, *FAKE_OPTIONS)

@@ -1,22 +1,25 @@
-"""The daemon's settings: how their values are found, and checked against each other.
+"""The daemon's settings: how their values are found; `contradictions` compares them.
 
 A value comes from a flag, else the environment, else the file, else the default of `OPTIONS`.
 Nothing here opens a file or reads the environment by itself, and start-up pays for every import:
-what only a fault or a configuration file needs is imported when it is needed.
+what only a fault, a configuration file or the Azure backend needs is imported when it is needed.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from bigfleet_azure.daemon.options import ENV_PREFIX, OPTIONS, Option
+from bigfleet_azure.daemon.contradictions import Faults, Given, find_contradictions, oddities
+from bigfleet_azure.daemon.options import ENV_PREFIX, FAKE_OPTIONS, OPTIONS, PLAIN_OPTIONS, Option
 from bigfleet_azure.daemon.values import BOOLEANS, Address
-from bigfleet_azure.domain.lifecycle import Kind
 from bigfleet_azure.domain.limits import Deadlines
 from bigfleet_azure.domain.secret import Secret
+
+if TYPE_CHECKING:
+    from bigfleet_azure.backends.azure.options import AzureOptions
 
 SERVER_VARIABLE = f"{ENV_PREFIX}SERVER"
 """Where the command line's tools find the daemon; the daemon itself does not read it."""
@@ -49,6 +52,7 @@ class Settings:
     """Every option's value, checked, and defaults filled in; meanings stand in `OPTIONS`.
 
     Attributes:
+        azure: what the Azure options come to; None for the simulated region.
         warnings: what is odd but no fault; to be logged at start.
     """
 
@@ -90,6 +94,7 @@ class Settings:
     fake_fail_rate: float
     fake_throttle: float
     fake_faults: bool
+    azure: "AzureOptions | None" = None
     warnings: tuple[str, ...] = ()
 
     @property
@@ -104,59 +109,60 @@ class Settings:
             exact=exact is not None,
         )
 
+    @property
+    def cluster_id(self) -> str:
+        """The only cluster that machines can join; empty when any can be joined."""
+        return self.azure.cluster if self.azure is not None else ""
 
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """A value somebody gave: the text, and how to show where it stands."""
 
-    text: str
-    shown: str
+Read = Callable[[str], bytes]
+"""Returns the content of a file; OSError becomes a fault."""
 
 
 _BY_NAME = {option.name: option for option in OPTIONS}
 
 
-@dataclass(frozen=True, slots=True)
-class _Faults:
-    """What was found wrong, and the options it leaves without a value to be compared."""
-
-    texts: list[str] = field(default_factory=list)
-    options: set[str] = field(default_factory=set)
-
-    def add(self, text: str, option: str = "") -> None:
-        self.texts.append(text)
-        self.options.add(option)
-
-
-def resolve(
-    argv: Sequence[str], environ: Mapping[str, str], read_text: Callable[[str], str]
-) -> Settings:
+def resolve(argv: Sequence[str], environ: Mapping[str, str], read: Read) -> Settings:
     """Find, parse and check every setting.
 
     Args:
         argv: the arguments after the command.
         environ: the environment.
-        read_text: returns the text of a file; OSError and ValueError become faults.
+        read: opens the files that settings name and that are needed before anything is started.
 
     Raises:
         SettingsError: with every fault at once.
     """
-    faults = _Faults()
+    faults = Faults()
     given = {**_read_environment(environ), **_read_flags(argv, faults)}
     if "config" in given and given["config"].text:
-        given = {**_read_file(given["config"], read_text, faults), **given}
+        given = {**_read_file(given["config"], read, faults), **given}
     values = _parse(given, faults)
-    _find_contradictions(values, given, faults)
-    if faults.texts:
-        raise SettingsError(faults.texts)
-    warnings = _unknown_variables(environ) + _oddities(values, given)
     location = values["location"] or _FALLBACK_LOCATION
     values["zone_a"] = values["zone_a"] or f"{location}-1"
     values["zone_b"] = values["zone_b"] or f"{location}-2"
-    return Settings(**values, warnings=tuple(warnings))
+    find_contradictions(values, given, faults)
+    azure = None
+    if _azure_chosen(values, faults):
+        from bigfleet_azure.daemon.azure import azure_options
+
+        azure = azure_options(values, given, read, faults)
+    if faults.texts:
+        raise SettingsError(faults.texts)
+    warnings = _unknown_variables(environ) + oddities(values, given, azure is not None)
+    plain = {option.field: values[option.field] for option in (*PLAIN_OPTIONS, *FAKE_OPTIONS)}
+    return Settings(**plain, azure=azure, warnings=tuple(warnings))
 
 
-def _parse(given: Mapping[str, _Given], faults: _Faults) -> dict[str, Any]:
+def _azure_chosen(values: Mapping[str, Any], faults: Faults) -> bool:
+    if values["use_fake_backend"] or faults.options & {"azure-backend", "use-fake-backend"}:
+        return False
+    backend = values["azure_backend"]
+    located = bool(values["location"]) or "location" in faults.options
+    return backend == "azure" or (backend == "auto" and located)
+
+
+def _parse(given: Mapping[str, Given], faults: Faults) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for option in OPTIONS:
         values[option.field] = option.parse(option.default)
@@ -170,9 +176,9 @@ def _parse(given: Mapping[str, _Given], faults: _Faults) -> dict[str, Any]:
     return values
 
 
-def _read_flags(argv: Sequence[str], faults: _Faults) -> dict[str, _Given]:
+def _read_flags(argv: Sequence[str], faults: Faults) -> dict[str, Given]:
     """Go's rules: one dash or two, `=` or the next argument, bare booleans, the last one wins."""
-    given: dict[str, _Given] = {}
+    given: dict[str, Given] = {}
     rest = list(argv)
     while rest:
         argument = rest.pop(0)
@@ -197,7 +203,7 @@ def _read_flags(argv: Sequence[str], faults: _Faults) -> dict[str, _Given]:
                 faults.add(f"--{name} has no value; write --{name}={option.metavar}", name)
                 continue
             text = rest.pop(0)
-        given[name] = _Given(text, f"--{name}={option.shown(text)}")
+        given[name] = Given(text, f"--{name}={option.shown(text)}")
     return given
 
 
@@ -219,23 +225,24 @@ def _unknown_flag(argument: str, name: str) -> str:
     if plain in _BY_NAME and _BY_NAME[plain].boolean:
         return f"{argument} is unknown; write --{plain}=false"
     shown = argument.partition("=")[0]
-    return f"{shown} is unknown{_similar(name, list(_BY_NAME), '--')}"
+    return f"{shown} is unknown{similar(name, list(_BY_NAME), '--')}"
 
 
-def _similar(name: str, known: Sequence[str], prefix: str = "") -> str:
+def similar(name: str, known: Sequence[str], prefix: str = "") -> str:
+    """The end of a message about an unknown name: which known ones look like it; "" for none."""
     from difflib import get_close_matches
 
     close = get_close_matches(name, known, n=2)
     return f"; did you mean {' or '.join(prefix + match for match in close)}?" if close else ""
 
 
-def _read_environment(environ: Mapping[str, str]) -> dict[str, _Given]:
-    given: dict[str, _Given] = {}
+def _read_environment(environ: Mapping[str, str]) -> dict[str, Given]:
+    given: dict[str, Given] = {}
     for option in OPTIONS:
         for variable in (option.env, *option.env_aliases):
             if variable in environ:
                 text = environ[variable]
-                given[option.name] = _Given(text, f"{variable}={option.shown(text)}")
+                given[option.name] = Given(text, f"{variable}={option.shown(text)}")
                 break
     return given
 
@@ -245,13 +252,13 @@ def _unknown_variables(environ: Mapping[str, str]) -> list[str]:
     names = [variable.removeprefix(ENV_PREFIX) for variable in known]
     return [
         f"{variable} is no setting and is ignored"
-        + _similar(variable.removeprefix(ENV_PREFIX), names, ENV_PREFIX)
+        + similar(variable.removeprefix(ENV_PREFIX), names, ENV_PREFIX)
         for variable in sorted(environ.keys() - known - {SERVER_VARIABLE})
         if variable.startswith(ENV_PREFIX) and not _INJECTED.fullmatch(variable)
     ]
 
 
-def _read_file(path: _Given, read_text: Callable[[str], str], faults: _Faults) -> dict[str, _Given]:
+def _read_file(path: Given, read: Read, faults: Faults) -> dict[str, Given]:
     """The values of a YAML file, as the texts that stand in it.
 
     Texts, not YAML's idea of their types: `addr: 1:30` and `fake-seed: 010` then mean what the
@@ -260,7 +267,7 @@ def _read_file(path: _Given, read_text: Callable[[str], str], faults: _Faults) -
     import yaml
 
     try:
-        root = yaml.compose(read_text(path.text), Loader=yaml.SafeLoader)
+        root = yaml.compose(read(path.text).decode(), Loader=yaml.SafeLoader)
     except (OSError, ValueError) as error:
         faults.add(f"{path.shown} cannot be read: {getattr(error, 'strerror', None) or error}")
         return {}
@@ -272,7 +279,7 @@ def _read_file(path: _Given, read_text: Callable[[str], str], faults: _Faults) -
     if not isinstance(root, yaml.MappingNode):
         faults.add(f"{path.shown} must consist of lines such as 'seed-count: 32'")
         return {}
-    given: dict[str, _Given] = {}
+    given: dict[str, Given] = {}
     for key, value in root.value:
         where = f"{path.text}:{key.start_mark.line + 1}:"
         name = str(key.value).replace("_", "-")
@@ -285,13 +292,13 @@ def _read_file(path: _Given, read_text: Callable[[str], str], faults: _Faults) -
             faults.add(f'{where} {key.value} has no value; write "" or remove the line', name)
         else:
             text = _spelled(value.value) if value.tag.endswith(":bool") else value.value
-            given[name] = _Given(text, f"{where} {key.value}: {_BY_NAME[name].shown(text)}")
+            given[name] = Given(text, f"{where} {key.value}: {_BY_NAME[name].shown(text)}")
     return given
 
 
 def _key_fault(key: str, option: Option | None, *, repeated: bool) -> str:
     if option is None:
-        return f"{key} is unknown{_similar(key.replace('_', '-'), list(_BY_NAME))}"
+        return f"{key} is unknown{similar(key.replace('_', '-'), list(_BY_NAME))}"
     if option.env_only:
         return f"{key} must not stand in a file of settings; set {option.env}"
     if option.name == "config":
@@ -301,81 +308,3 @@ def _key_fault(key: str, option: Option | None, *, repeated: bool) -> str:
 
 def _spelled(word: str) -> str:
     return "true" if word.lower() in ("true", "yes", "on") else "false"
-
-
-def _find_contradictions(
-    values: Mapping[str, Any], given: Mapping[str, _Given], faults: _Faults
-) -> None:
-    """Values that are right alone and wrong together; what is faulty already is left out."""
-    for names, check in (
-        (("azure-backend", "use-fake-backend", "location"), _backend_fault),
-        (("tls-cert", "tls-key", "tls-ca"), _tls_fault),
-        (("state", "state-key-file", "state-key"), _key_file_fault),
-    ):
-        fault = "" if faults.options.intersection(names) else check(values, given)
-        if fault:
-            faults.add(fault)
-
-
-def _backend_fault(values: Mapping[str, Any], given: Mapping[str, _Given]) -> str:
-    backend = values["azure_backend"]
-    if values["use_fake_backend"] and backend == "azure":
-        return (
-            f"{given['use-fake-backend'].shown} and {given['azure-backend'].shown} contradict "
-            "each other; remove one of them"
-        )
-    if backend == "azure":
-        return (
-            f"{given['azure-backend'].shown}: the azure backend is not part of this version; "
-            "use --azure-backend fake"
-        )
-    if backend == "auto" and values["location"] and not values["use_fake_backend"]:
-        return (
-            f"{given['location'].shown} selects the azure backend, and the azure backend is not "
-            "part of this version; use --azure-backend fake, or add --use-fake-backend, to run "
-            "the simulated region for that location"
-        )
-    return ""
-
-
-def _tls_fault(values: Mapping[str, Any], given: Mapping[str, _Given]) -> str:
-    names = ("tls-cert", "tls-key", "tls-ca")
-    present = [name for name in names if values[name.replace("-", "_")] is not None]
-    missing = [name for name in names[:2] if name not in present]
-    if not present or not missing:
-        return ""
-    return (
-        f"{' and '.join(given[name].shown for name in present)} cannot be used without "
-        f"{' and '.join(f'--{name}' for name in missing)}; give none of the three for plaintext, "
-        "cert and key for TLS, all three for mutual TLS"
-    )
-
-
-def _key_file_fault(values: Mapping[str, Any], given: Mapping[str, _Given]) -> str:
-    if values["state_key_file"] is None:
-        return ""
-    shown = given["state-key-file"].shown
-    if values["state"] is None:
-        return f"{shown} has no use without a state file; add --state=FILE or remove it"
-    if values["state_key"] is not None:
-        return f"{shown} and {given['state-key'].shown} both name a key; keep one of them"
-    return ""
-
-
-def _oddities(values: Mapping[str, Any], given: Mapping[str, _Given]) -> list[str]:
-    warnings = []
-    if values["transition_timeout"] is not None:
-        warnings += [
-            f"{given[name].shown} has no effect beside {given['transition-timeout'].shown}"
-            for name in (f"{kind}-timeout" for kind in Kind)
-            if name in given
-        ]
-    if values["offerings"] is not None:
-        warnings += [
-            f"{given[name].shown} has no effect beside {given['offerings'].shown}"
-            for name in ("seed-count", "zone-a", "zone-b")
-            if name in given
-        ]
-    if values["state_key"] is not None and values["state"] is None:
-        warnings.append(f"{given['state-key'].shown} has no use without --state")
-    return warnings

@@ -14,7 +14,7 @@ from bigfleet_azure.domain.secret import Secret
 from bigfleet_azure.kit import duration
 
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
-_LOCATION = re.compile(r"[a-z][a-z0-9-]{0,48}[a-z0-9]")
+_LOCATION = r"[a-z][a-z0-9-]{0,48}[a-z0-9]"
 _HOST = re.compile(r"[A-Za-z0-9._-]*")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
@@ -110,12 +110,11 @@ def zone(text: str) -> str:
 
 
 def location(text: str) -> str:
-    """The short name of an Azure region; empty for none."""
-    if not text or _LOCATION.fullmatch(text):
-        return text
+    """The short name of an Azure region, also when it is written as people do; empty for none."""
     squeezed = text.replace(" ", "").lower()
-    fix = squeezed if _LOCATION.fullmatch(squeezed) else "eastus"
-    raise ValueError(f"is not the short name of an Azure region; write it as {fix}")
+    if text and not re.fullmatch(_LOCATION, squeezed):
+        raise ValueError("is not the name of an Azure region such as eastus")
+    return squeezed
 
 
 def whole(least: int | None = None, most: int | None = None) -> Callable[[str], int]:
@@ -170,8 +169,8 @@ def timeout_or_none(text: str) -> timedelta | None:
 
 
 def choice(*values: str, **also: str) -> Callable[[str], str]:
-    """A reader of one of `values`, or of a synonym in `also`, whatever its case."""
-    known = {**{value: value for value in values}, **also}
+    """A reader of one of `values`, or of a synonym in `also`, whatever the case."""
+    known = {**{value.lower(): value for value in values}, **also}
 
     def parse(text: str) -> str:
         try:

@@ -23,6 +23,7 @@ class ChangeSet:
         cleared_debts: numbers of debts that were paid.
         offerings: offerings to write, each under its number.
         head: the newest change number, when no row of this change carries it.
+        inventoried: the substrate was asked what exists; from now on the store knows its hosts.
     """
 
     records: tuple[Record, ...] = ()
@@ -34,6 +35,7 @@ class ChangeSet:
     cleared_debts: tuple[int, ...] = ()
     offerings: tuple[Offering, ...] = ()
     head: int | None = None
+    inventoried: bool = False
 
     @property
     def empty(self) -> bool:

@@ -11,13 +11,15 @@ class Debt:
         number: unique within one incarnation of the store.
         slot: slot the thing was made for.
         machine_id: the id it was made under.
-        operation: number of the operation that made it; only its resources may be touched.
+        operation: number of the operation that made it; only its resources may be touched. 0 when
+            that is not known: then it is exactly what host and parts name.
         host: the substrate's reference when it is known, else empty.
         reason: why it is owed, for people.
         since: Unix seconds at which it was recorded.
         attempts: tries so far.
         not_before: Unix seconds of the next try.
         last_error: what the last try said.
+        parts: the backend's note of what belongs to the host.
     """
 
     number: int
@@ -30,3 +32,4 @@ class Debt:
     attempts: int = 0
     not_before: float = 0.0
     last_error: str = ""
+    parts: str = ""

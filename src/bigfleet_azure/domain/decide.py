@@ -90,10 +90,17 @@ Decision = Refused | Replayed | Accepted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What the deployment allows: deadlines by kind, and the largest blob the backend takes."""
+    """What the deployment allows.
+
+    Attributes:
+        deadlines: time that each kind of operation may take.
+        blob_bytes: the largest blob that the backend takes.
+        cluster: the only cluster that machines can join; empty when any can be joined.
+    """
 
     deadlines: Deadlines
     blob_bytes: int
+    cluster: str = ""
 
 
 def decide(
@@ -177,6 +184,11 @@ def _invalid_argument(command: Command, limits: Limits) -> str:
         return f"{where}: grace_period_seconds is {command.grace_seconds}, it must not be negative"
     if command.kind is not Kind.CONFIGURE:
         return ""
+    if limits.cluster and command.cluster != limits.cluster:
+        return (
+            f"{where}: it can only join cluster {limits.cluster!r}, which its image or user data "
+            f"names, not {command.cluster!r}"
+        )
     for name, size, most in (
         ("shard_metadata", command.unpacked_bytes or len(command.metadata), MAX_METADATA_BYTES),
         ("bootstrap_blob", len(command.blob), limits.blob_bytes),

@@ -31,6 +31,7 @@ class Record:
         change: change number of its last visible change; 0 only while being built.
         since: Unix seconds at which `state` was entered.
         host: the substrate's reference of the real host; empty when there is none.
+        parts: the backend's note of what belongs to that host; only the backend reads it.
         cluster: the cluster it is bound to; empty in every unbound state.
         metadata: packed shard metadata (`domain.metadata`).
         last_error: why it FAILED; empty in every clean state.
@@ -48,6 +49,7 @@ class Record:
     change: int = 0
     since: float = 0.0
     host: str = ""
+    parts: str = ""
     cluster: str = ""
     metadata: bytes = b""
     last_error: str = ""

@@ -6,9 +6,11 @@ flat, and makes "these slots came back" one small write however many they are.
 """
 
 import hashlib
+import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from bigfleet_azure.domain.lifecycle import CapacityType
 from bigfleet_azure.domain.machine import SLOT_BITS
@@ -20,6 +22,7 @@ MAX_SLOTS_PER_OFFERING = 1 << SLOT_BITS
 
 _MAX_PREFIX = MAX_ID_CHARACTERS - len("-1000000") - len("-r9999")
 _DIGEST_CHARACTERS = 6
+_GENERATION = re.compile(r"(.+)-r([1-9][0-9]{0,8})", re.ASCII)
 
 FORBIDDEN_LABELS = frozenset(
     {
@@ -54,6 +57,8 @@ class Offer:
         resources: per-replica request shape in Kubernetes quantities.
         labels: node labels to publish.
         fixed_prefix: ids are this prefix and a plain index, instead of a derived name.
+        settings: how the backend is to make its machines, as JSON; only the backend reads it, and
+            it is not published.
     """
 
     vm_size: str
@@ -63,6 +68,7 @@ class Offer:
     resources: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     fixed_prefix: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def place(self) -> tuple[str, str, CapacityType]:
@@ -71,8 +77,11 @@ class Offer:
 
     @property
     def shape_digest(self) -> str:
-        """Short digest of resources and labels: tells two offers of one place apart."""
-        return _digest((sorted(self.resources.items()), sorted(self.labels.items())))
+        """Short digest of all but place and count: tells two offers of one place apart."""
+        shape = (sorted(self.resources.items()), sorted(self.labels.items()))
+        if not self.settings:
+            return _digest(shape)
+        return _digest((*shape, json.dumps(self.settings, sort_keys=True)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +143,15 @@ class Offering:
             return None
         index = int(text)
         return index if self.machine_id(index) == machine_id else None
+
+    def slot_of(self, machine_id: str) -> tuple[int, int] | None:
+        """Index and generation behind an id of any generation, None when it is not one of ours."""
+        index = self.index_of(machine_id)
+        if index is not None:
+            return index, 0
+        match = _GENERATION.fullmatch(machine_id)
+        index = self.index_of(match[1]) if match else None
+        return None if match is None or index is None else (index, int(match[2]))
 
     def change_of(self, index: int) -> int:
         """Change number of an untouched slot."""

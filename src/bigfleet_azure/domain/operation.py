@@ -20,6 +20,7 @@ class Operation:
         queued: it waits for a free place in our own pools, which does not count.
         loss: why the host is gone, when this is a loss walk and not a caller's mutation
             (contract section 12); empty otherwise.
+        attempt, url, begun: what the backend noted, as its `Progress`.
     """
 
     number: int
@@ -30,8 +31,17 @@ class Operation:
     handed_over: bool = False
     queued: bool = False
     loss: str = ""
+    attempt: int = 0
+    url: str = ""
+    begun: float = 0.0
 
 
 def operation_id(incarnation: str, number: int) -> str:
     """The id callers see. The incarnation keeps it unique also after the store was lost."""
     return f"op-{incarnation}-{number}"
+
+
+def incarnation_of(operation: str) -> str:
+    """The incarnation in an operation id; empty when it is none of ours."""
+    prefix, _, number = operation.rpartition("-")
+    return prefix.removeprefix("op-") if prefix.startswith("op-") and number.isdigit() else ""

@@ -58,24 +58,44 @@ _DISK_USABLE_SHARE = 0.85
 """The kubelet evicts at nodefs.available<10% (its default); 5 % more is the file system's own."""
 
 
+NVIDIA = "nvidia.com/gpu"
+"""Resource name of NVIDIA's device plugin."""
+
+
 def allocatable(
-    *, vcpus: int, memory_bytes: int, disk_bytes: int, max_pods: int, gpus: int = 0
+    *,
+    vcpus: int,
+    memory_bytes: int,
+    disk_bytes: int,
+    max_pods: int,
+    gpus: int = 0,
+    gpu_resource: str = NVIDIA,
+    reserved_millicores: int | None = None,
+    reserved_memory_bytes: int | None = None,
+    reserved_disk_bytes: int | None = None,
 ) -> dict[str, str]:
     """What workloads may use of such a machine, in Kubernetes notation.
 
-    Always below the hardware: kubelet, system and eviction reservations are taken off.
+    What kubelet, system and eviction keep is taken off: by the formula, which always leaves less
+    than the hardware, or as given.
     """
-    reserved_cpu = _tiered(vcpus, _CPU_RESERVED_SHARES, _CPU_RESERVED_REST)
-    reserved_gib = _tiered(memory_bytes / GIB, _MEMORY_RESERVED_SHARES, _MEMORY_RESERVED_REST)
-    memory = memory_bytes - int(reserved_gib * GIB) - _EVICTION_BYTES
+    if reserved_millicores is None:
+        cores = vcpus - _tiered(vcpus, _CPU_RESERVED_SHARES, _CPU_RESERVED_REST)
+    else:
+        cores = vcpus - reserved_millicores / 1000
+    if reserved_memory_bytes is None:
+        gib = _tiered(memory_bytes / GIB, _MEMORY_RESERVED_SHARES, _MEMORY_RESERVED_REST)
+        reserved_memory_bytes = int(gib * GIB) + _EVICTION_BYTES
+    if reserved_disk_bytes is None:
+        reserved_disk_bytes = disk_bytes - int(disk_bytes * _DISK_USABLE_SHARE)
     result = {
-        "cpu": f"{int((vcpus - reserved_cpu) * 1000)}m",
-        "memory": f"{memory // MIB}Mi",
-        "ephemeral-storage": f"{int(disk_bytes * _DISK_USABLE_SHARE) // GIB}Gi",
+        "cpu": f"{max(0, int(cores * 1000))}m",
+        "memory": f"{max(0, memory_bytes - reserved_memory_bytes) // MIB}Mi",
+        "ephemeral-storage": f"{max(0, disk_bytes - reserved_disk_bytes) // GIB}Gi",
         "pods": str(max_pods),
     }
     if gpus:
-        result["nvidia.com/gpu"] = str(gpus)
+        result[gpu_resource] = str(gpus)
     return result
 
 

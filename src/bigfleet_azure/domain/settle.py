@@ -21,10 +21,12 @@ class Outcome:
     Attributes:
         error: empty for success, else the reason that `last_error` will carry.
         host: the host a Create made, when it is known.
+        parts: the backend's note of what belongs to it.
     """
 
     error: str = ""
     host: str = ""
+    parts: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +80,7 @@ def _discarded(
         host=outcome.host,
         reason="its create succeeded too late",
         since=now,
+        parts=outcome.parts,
     )
     return Settled(record=None, changes=ChangeSet(debts=(debt,), head=change))
 
@@ -89,11 +92,11 @@ def _succeeded(
     after = replace(record, state=target, change=change, since=now, operation=None)
     match operation.kind:
         case Kind.CREATE:
-            after = replace(after, host=outcome.host)
+            after = replace(after, host=outcome.host, parts=outcome.parts)
         case Kind.DRAIN:
             after = replace(after, cluster="", metadata=b"")
         case Kind.DELETE:
-            after = replace(after, host="")
+            after = replace(after, host="", parts="")
         case Kind.CONFIGURE:
             pass
     return Settled(record=after, changes=ChangeSet(records=(after,)))
@@ -130,6 +133,7 @@ def debt_of(record: Record, reason: str, operation: int, *, now: float, number: 
         host=record.host,
         reason=reason,
         since=now,
+        parts=record.parts,
     )
 
 
@@ -167,7 +171,13 @@ def finish_loss(record: Record, *, now: float, change: int) -> Settled:
         )
     else:
         after = replace(
-            record, state=State.SPECULATIVE, change=change, since=now, operation=None, host=""
+            record,
+            state=State.SPECULATIVE,
+            change=change,
+            since=now,
+            operation=None,
+            host="",
+            parts="",
         )
     return Settled(record=after, changes=ChangeSet(records=(after,), debts=(debt,)))
 

@@ -8,6 +8,13 @@ from typing import Protocol
 class Clock(Protocol):
     """Wall-clock seconds, and waiting."""
 
+    @property
+    def pace(self) -> float:
+        """Seconds of this clock in one of the event loop, by which time limits are kept.
+
+        1, but where a simulation runs faster than life.
+        """
+
     def now(self) -> float:
         """Unix seconds."""
 
@@ -17,6 +24,8 @@ class Clock(Protocol):
 
 class SystemClock:
     """The machine's clock and the running loop's timers."""
+
+    pace = 1.0
 
     def now(self) -> float:
         """Unix seconds."""

@@ -12,10 +12,17 @@ from dataclasses import dataclass, replace
 
 from bigfleet_azure.backends.base import Backend
 from bigfleet_azure.domain.changes import ChangeSet
-from bigfleet_azure.domain.errors import BackendError
+from bigfleet_azure.domain.errors import RETRYABLE, BackendError
 from bigfleet_azure.domain.lifecycle import State
 from bigfleet_azure.domain.machine import Record
-from bigfleet_azure.domain.offering import Assignment, Offer, Offering, assign, named_for
+from bigfleet_azure.domain.offering import (
+    Assignment,
+    Facts,
+    Offer,
+    Offering,
+    assign,
+    named_for,
+)
 from bigfleet_azure.kit.clock import Clock
 from bigfleet_azure.kit.supervisor import Supervisor
 from bigfleet_azure.service.blocks import Blocks
@@ -31,11 +38,18 @@ _TOUCH_AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """What applying the offers changed, in slots and offerings."""
+    """What applying the offers changed.
+
+    Attributes:
+        added, removed: slots.
+        changed: offerings that publish something else than before.
+        unknown: offers left as they were, or out, since the substrate does not know them yet.
+    """
 
     added: int
     removed: int
     changed: int
+    unknown: int
 
 
 class OffersRefused(Exception):
@@ -66,7 +80,7 @@ class Catalogue:
         self._provider = provider
         self._region = region
         self._applying = asyncio.Lock()
-        blocks.changed = self._block_changed
+        blocks.changed = self._blocks_changed
 
     async def apply(self, offers: Sequence[Offer]) -> Applied:
         """Make the published slots follow `offers`; called at start and on reload.
@@ -81,17 +95,23 @@ class Catalogue:
         known = {offering.number: offering for offering in self._inventory.offerings()}
         wanted = assign(offers, known.values(), provider=self._provider, region=self._region)
         self._check(offers)
-        added = removed = changed = 0
+        added = removed = changed = unknown = 0
         for assignment in wanted:
             before = known.pop(assignment.number, None)
+            facts = self._facts(assignment.offer)
+            unknown += facts is None
+            facts = facts or (before.facts if before else None)
+            if facts is None:
+                continue
             had = before.offer.count if before else 0
             added += max(0, assignment.offer.count - had)
             removed += max(0, had - assignment.offer.count)
-            changed += await self._apply(assignment)
+            changed += await self._apply(assignment, facts)
+            await self.follow_block(assignment.number)
         for offering in known.values():
             removed += offering.offer.count
             await self._shrink(offering.number, 0)
-        return Applied(added=added, removed=removed, changed=changed)
+        return Applied(added=added, removed=removed, changed=changed, unknown=unknown)
 
     def _check(self, offers: Sequence[Offer]) -> None:
         """Find everything that cannot be offered before anything is changed."""
@@ -104,16 +124,29 @@ class Catalogue:
         ]
         for offer in offers:
             try:
-                self._backend.facts(offer)
+                self._facts(offer)
             except BackendError as error:
                 faults.append(f"{offer.vm_size} in {offer.zone}: {error}")
         if faults:
             raise OffersRefused("\n".join(faults))
 
-    async def _apply(self, assignment: Assignment) -> bool:
+    def _facts(self, offer: Offer) -> Facts | None:
+        """What is to be published about `offer`; None while the substrate cannot tell yet.
+
+        Raises:
+            BackendError: there is no such thing.
+        """
+        try:
+            return self._backend.facts(offer)
+        except BackendError as error:
+            if error.kind in RETRYABLE:
+                return None
+            raise
+
+    async def _apply(self, assignment: Assignment, facts: Facts) -> bool:
         """Bring one offering to its wanted shape; True when what it publishes changed."""
         before = self._inventory.find_offering(assignment.number)
-        wanted = self._described(assignment)
+        wanted = self._described(assignment, facts)
         if before is not None and _same(wanted, before):
             return False
         had = before.offer.count if before else 0
@@ -125,7 +158,7 @@ class Catalogue:
             after = replace(
                 wanted,
                 segments=current.segments if current else (),
-                withheld=current.withheld if current else False,
+                withheld=current.withheld if current else self._blocks.blocked(wanted.offer),
             )
             if changed:
                 return after.rebased(self._inventory.reserve(count) if count else 0)
@@ -144,12 +177,12 @@ class Catalogue:
             await self._show(assignment.number, build, anew)
         return changed
 
-    def _described(self, assignment: Assignment) -> Offering:
+    def _described(self, assignment: Assignment, facts: Facts) -> Offering:
         described = Offering(
             number=assignment.number,
             prefix=assignment.prefix,
             offer=assignment.offer,
-            facts=self._backend.facts(assignment.offer),
+            facts=facts,
         )
         return replace(described, published=self._digest(described))
 
@@ -213,15 +246,18 @@ class Catalogue:
 
         await self._journal.change(machine_id, build)
 
-    def _block_changed(self, number: int) -> None:
-        self._supervisor.start(f"withhold offering {number}", self.follow_block(number))
+    def _blocks_changed(self, concerns: Callable[[Offer], bool]) -> None:
+        for offering in self._inventory.offerings():
+            if concerns(offering.offer):
+                number = offering.number
+                self._supervisor.start(f"withhold offering {number}", self.follow_block(number))
 
     async def follow_block(self, number: int) -> None:
         """Hide the offering's unused slots while it is blocked; bring them back as changed."""
         async with self._journal.locks.hold(f"block {number}"):
-            offering = self._inventory.find_offering(number)
-            blocked = self._blocks.blocked(number)
-            if offering is None or blocked == offering.withheld:
+            offering = self._inventory.offering(number)
+            blocked = self._blocks.blocked(offering.offer)
+            if blocked == offering.withheld:
                 return
             if blocked:
                 await self._journal.change(_key(number), lambda: self._withheld(number))

@@ -9,9 +9,10 @@ import logging
 import random
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 
-from bigfleet_azure.backends.base import Assignment, Backend, Condition
+from bigfleet_azure.backends.base import Assignment, Backend, Condition, Host, Progress
 from bigfleet_azure.domain.changes import ChangeSet
 from bigfleet_azure.domain.errors import RETRYABLE, BackendError, FailureKind
 from bigfleet_azure.domain.lifecycle import Kind
@@ -22,10 +23,11 @@ from bigfleet_azure.domain.secret import Secret
 from bigfleet_azure.domain.settle import Outcome, settle
 from bigfleet_azure.kit.clock import Clock
 from bigfleet_azure.kit.supervisor import Supervisor
-from bigfleet_azure.service.blocks import TIME_TO_LIVE_SECONDS, Blocks
+from bigfleet_azure.service.blocks import TIME_TO_LIVE_SECONDS, Blocks, of_one_offering
 from bigfleet_azure.service.inventory import Inventory
 from bigfleet_azure.service.janitor import Janitor
 from bigfleet_azure.service.journal import Journal
+from bigfleet_azure.service.running import Run
 from bigfleet_azure.store.base import Store
 from bigfleet_azure.telemetry.metrics import Metrics
 
@@ -38,6 +40,10 @@ after a 429 without Retry-After (azure-practice section 5)."""
 
 LAST_LOOK_SECONDS = 15.0
 """Longest look at the substrate for an operation whose deadline passed while we were down."""
+
+OPENING_SECONDS = 60.0
+"""Least time that an operation waits for a substrate that cannot be reached yet: one whose deadline
+passed while we were down may have reached its goal, which only the substrate can tell."""
 
 QUEUE_NOTED_SECONDS = 1.0
 """A wait for a free place longer than this moves the persisted deadline too."""
@@ -67,6 +73,7 @@ class Executor:
         metrics: Metrics,
         supervisor: Supervisor,
         pools: Mapping[Kind, int],
+        opened: asyncio.Event,
     ) -> None:
         self._backend = backend
         self._store = store
@@ -78,7 +85,7 @@ class Executor:
         self._metrics = metrics
         self._supervisor = supervisor
         self._pools = {kind: asyncio.Semaphore(size) for kind, size in pools.items()}
-        self._open = asyncio.Event()
+        self._opened = opened
         self._random = random.Random()  # noqa: S311 - spreads waits, guards nothing
         self._in_flight: dict[Kind, dict[int, float]] = {kind: {} for kind in Kind}
         self._durations = {
@@ -86,10 +93,6 @@ class Executor:
             for kind in Kind
             for outcome in ("success", "failure")
         }
-
-    def open(self) -> None:
-        """The backend was started: begin with what was accepted meanwhile, and from now on."""
-        self._open.set()
 
     def start(self, record: Record, blob: Secret) -> None:
         """Begin the operation that `record` was just accepted for."""
@@ -116,39 +119,44 @@ class Executor:
         assert operation is not None
         self._in_flight[operation.kind][operation.number] = operation.accepted_at
         work = self._assignment(record, operation, resumed)
-        run = _Run(record=record, operation=operation, work=work, blob=blob)
+        run = Run(record=record, operation=operation, work=work, blob=blob)
         self._supervisor.start(f"{operation.kind} {record.id}", self._run(run))
 
-    async def _run(self, run: "_Run") -> None:
+    async def _run(self, run: Run) -> None:
         outcome, reason = await self._outcome(run)
         await self._settle(run.record, run.operation, outcome)
         self._report(run.record, run.operation, outcome, reason)
         del self._in_flight[run.operation.kind][run.operation.number]
 
-    async def _outcome(self, run: "_Run") -> tuple[Outcome, FailureKind | None]:
-        await self._open.wait()
+    async def _outcome(self, run: Run) -> tuple[Outcome, FailureKind | None]:
         left = run.seconds_left(self._clock.now())
         try:
+            if not self._opened.is_set():
+                run.trouble = "the substrate was not reached yet"
+                async with asyncio.timeout(max(left, OPENING_SECONDS) / self._clock.pace):
+                    await self._opened.wait()
+                run.trouble = ""
+                left = run.seconds_left(self._clock.now())
             if run.work.resumed and left <= 0:
-                async with asyncio.timeout(LAST_LOOK_SECONDS):
-                    host = await self._last_look(run.operation, run.work)
+                async with asyncio.timeout(LAST_LOOK_SECONDS / self._clock.pace):
+                    host = await self._last_look(run)
             else:
-                async with asyncio.timeout(max(0.0, left)) as limit:
+                async with asyncio.timeout(max(0.0, left) / self._clock.pace) as limit:
                     host = await self._persist(run, limit)
         except TimeoutError:
             return Outcome(error=run.deadline_text()), FailureKind.DEADLINE
         except _Ended as ended:
             return Outcome(error=f"{run.operation.kind} failed: {ended}"), ended.kind
-        return Outcome(host=host), None
+        return Outcome(host=host.ref, parts=host.parts), None
 
-    async def _persist(self, run: "_Run", limit: asyncio.Timeout) -> str:
+    async def _persist(self, run: Run, limit: asyncio.Timeout) -> Host:
         """Call the backend until it succeeds or refuses for good."""
-        kind, offering = run.operation.kind, run.record.offering
+        kind = run.operation.kind
         if kind is Kind.CREATE:
             run.trouble = "leftovers of the slot's last host are not removed yet"
             await self._janitor.cleared(run.record.id)
             run.trouble = ""
-            await self._blocks.turn(offering)
+            await self._blocks.turn(run.work.offer)
         attempt = 0
         while True:
             try:
@@ -156,13 +164,13 @@ class Executor:
                     host = await self._call(run)
                 if kind is Kind.CONFIGURE:
                     # Watching is no work: nodes that never come must not hold up other clusters.
-                    await self._backend.wait_ready(run.work)
+                    await self._backend.wait_ready(self._noting(run))
             except BackendError as error:
                 if error.kind not in RETRYABLE:
                     raise _Ended(error.kind, str(error)) from error
                 run.trouble = str(error)
                 self._metrics.operation_retries.labels(kind, error.kind).inc()
-                await self._wait(offering, error, attempt)
+                await self._wait(run, error, attempt)
             except _Ended:
                 raise
             except Exception as error:  # a bug in a backend must not lose the operation
@@ -173,13 +181,13 @@ class Executor:
                 await self._clock.sleep(self._backoff(attempt))
             else:
                 if kind in (Kind.CREATE, Kind.DELETE):
-                    self._blocks.lift(offering)
+                    self._blocks.lift(run.work.offer)
                 return host
             attempt += 1
             run.work = replace(run.work, resumed=True)
 
     @asynccontextmanager
-    async def _place(self, run: "_Run", limit: asyncio.Timeout) -> AsyncIterator[None]:
+    async def _place(self, run: Run, limit: asyncio.Timeout) -> AsyncIterator[None]:
         """Hold a place in the pool of the operation's kind while the backend works.
 
         Waiting for one stops the deadline's clock, over a restart too.
@@ -192,14 +200,15 @@ class Executor:
             time = asyncio.get_running_loop().time
             since, when = time(), limit.when()
             assert when is not None
-            left = run.seconds_left(self._clock.now()) if queued else when - since
+            pace = self._clock.pace
+            left = run.seconds_left(self._clock.now()) if queued else (when - since) * pace
             limit.reschedule(None)
             await pool.acquire()
-            limit.reschedule(time() + left)
-            noted = queued or time() - since > QUEUE_NOTED_SECONDS
+            limit.reschedule(time() + left / pace)
+            noted = queued or (time() - since) * pace > QUEUE_NOTED_SECONDS
             if noted:
                 deadline = self._clock.now() + left
-                run.operation = replace(run.operation, deadline=deadline, queued=False)
+                run.until(deadline)
         else:
             await pool.acquire()
         try:
@@ -209,20 +218,21 @@ class Executor:
         finally:
             pool.release()
 
-    async def _call(self, run: "_Run") -> str:
+    async def _call(self, run: Run) -> Host:
+        work = self._noting(run)
         match run.operation.kind:
             case Kind.CREATE:
-                return (await self._backend.create(run.work)).ref
+                return await self._backend.create(work)
             case Kind.CONFIGURE:
                 if not run.operation.handed_over:
-                    await self._hand_over(run)
+                    await self._hand_over(run, work)
             case Kind.DRAIN:
-                await self._backend.drain(run.work)
+                await self._backend.drain(work)
             case Kind.DELETE:
-                await self._backend.delete(run.work)
-        return run.work.host
+                await self._backend.delete(work)
+        return run.host
 
-    async def _hand_over(self, run: "_Run") -> None:
+    async def _hand_over(self, run: Run, work: Assignment) -> None:
         slot = run.record.slot
         secret = run.blob if run.blob is not None else await self._store.blob(slot)
         if secret is None:
@@ -231,19 +241,20 @@ class Executor:
                 "the stored bootstrap blob cannot be read: the state key is lost or wrong; "
                 "start with the key this state was written with",
             )
-        await self._backend.configure(run.work, secret)
+        await self._backend.configure(work, secret)
         run.operation = replace(run.operation, handed_over=True)
         run.blob = None
         await self._update(run, handed_over=(slot,))
 
-    async def _last_look(self, operation: Operation, work: Assignment) -> str:
+    async def _last_look(self, run: Run) -> Host:
         """Whether the goal was reached while nobody watched; nothing is begun any more."""
+        operation, work = run.operation, self._noting(run)
         try:
             if operation.kind is Kind.CONFIGURE:
                 if not operation.handed_over:
                     raise TimeoutError
                 await self._backend.wait_ready(work)
-                return work.host
+                return run.host
             seen = await self._backend.inspect(work.machine_id, work.host)
         except Exception as error:  # nobody asks again: what is not seen reached is not
             raise TimeoutError from error
@@ -255,13 +266,21 @@ class Executor:
         }
         if not reached[operation.kind]:
             raise TimeoutError
-        return seen.host if operation.kind is Kind.CREATE else work.host
+        if operation.kind is Kind.CREATE:
+            return Host(ref=seen.host, parts=seen.parts)
+        return run.host
 
-    async def _wait(self, offering: int, error: BackendError, attempt: int) -> None:
+    async def _wait(self, run: Run, error: BackendError, attempt: int) -> None:
+        offer = run.work.offer
         if error.kind in TIME_TO_LIVE_SECONDS:
-            self._blocks.record(offering, error.kind)
-            await self._blocks.turn(offering)
-        elif error.retry_after is not None:
+            self._blocks.record(
+                error.shortage
+                or of_one_offering(run.record.offering, offer, error.kind, str(error))
+            )
+            if self._blocks.blocked(offer):
+                await self._blocks.turn(offer)
+                return
+        if error.retry_after is not None:
             # Azure may say "try again after 0 seconds"; asking without a pause would hold the loop.
             wait = max(FIRST_RETRY_SECONDS, error.retry_after.total_seconds())
             await self._clock.sleep(wait * (1 + 0.1 * self._random.random()))
@@ -281,13 +300,25 @@ class Executor:
             created_by=operation_id(incarnation, created) if created else "",
             offer=self._inventory.offering(record.offering).offer,
             host=record.host,
+            parts=record.parts,
             cluster=record.cluster,
             metadata=unpack(record.metadata),
             grace_seconds=operation.grace_seconds,
+            deadline=operation.deadline,
             resumed=resumed,
+            progress=Progress(attempt=operation.attempt, url=operation.url, begun=operation.begun),
         )
 
-    async def _update(self, run: "_Run", handed_over: tuple[int, ...] = ()) -> None:
+    def _noting(self, run: Run) -> Assignment:
+        """What the backend is given, with the way to note progress."""
+        return replace(run.work, note=partial(self._note, run))
+
+    async def _note(self, run: Run, progress: Progress) -> None:
+        """Make what a backend must know again after a restart durable."""
+        run.noted(progress)
+        await self._update(run)
+
+    async def _update(self, run: Run, handed_over: tuple[int, ...] = ()) -> None:
         """Persist what changed about an operation in flight; nothing of it is visible."""
         operation = run.operation
 
@@ -335,37 +366,3 @@ class Executor:
         logger.warning(
             "operation failed: %s", outcome.error, extra={**extra, "reason": str(reason)}
         )
-
-
-@dataclass(slots=True, kw_only=True)
-class _Run:
-    """One operation on its way.
-
-    Attributes:
-        record: the machine as it was when the operation was accepted or resumed.
-        operation: the operation as it is persisted now.
-        work: what the backend is given.
-        blob: the bootstrap blob, while it is needed and known without the store.
-        trouble: what the last refused try said, for the text of a spent deadline.
-    """
-
-    record: Record
-    operation: Operation
-    work: Assignment
-    blob: Secret | None
-    trouble: str = ""
-
-    def seconds_left(self, now: float) -> float:
-        """Time until its deadline; all of it while it was never given a place.
-
-        Never more than all of it, also when the wall clock was set back since the accept.
-        """
-        accepted_at = self.operation.accepted_at
-        begun = accepted_at if self.operation.queued else max(accepted_at, now)
-        return self.operation.deadline - begun
-
-    def deadline_text(self) -> str:
-        """Why it FAILED, when its deadline is spent."""
-        seconds = self.operation.deadline - self.operation.accepted_at
-        text = f"{self.operation.kind} deadline exceeded after {seconds:g}s"
-        return f"{text}; last trouble: {self.trouble}" if self.trouble else text

@@ -22,7 +22,7 @@ from bigfleet_azure.domain.fence import newest
 from bigfleet_azure.domain.lifecycle import State
 from bigfleet_azure.domain.machine import INDEX_MASK, SLOT_BITS, Record, slot_number
 from bigfleet_azure.domain.metadata import varint
-from bigfleet_azure.domain.offering import Offering, Segment
+from bigfleet_azure.domain.offering import MAX_SLOTS_PER_OFFERING, Offering, Segment
 from bigfleet_azure.service.marks import SideMarks
 from bigfleet_azure.service.shelf import CHUNK_SLOTS, Shelf
 from bigfleet_azure.store.base import Snapshot
@@ -125,6 +125,27 @@ class Inventory:
             id=machine_id,
             change=shelf.offering.change_of(index),
         )
+
+    def vacant(self, machine_id: str) -> Record | None:
+        """The never-used slot behind an id of any generation, as the record it would get.
+
+        Also slots beyond the count that is offered. None when there is no such slot, or it was
+        ever used.
+        """
+        prefix = machine_id.rpartition("-")[0]
+        for shelf in map(self._by_prefix.get, (prefix, prefix.rpartition("-")[0])):
+            slot = shelf.offering.slot_of(machine_id) if shelf else None
+            if shelf is None or slot is None:
+                continue
+            index, generation = slot
+            if index < MAX_SLOTS_PER_OFFERING and index not in shelf.touched:
+                number = slot_number(shelf.offering.number, index)
+                return Record(slot=number, id=machine_id, generation=generation)
+        return None
+
+    def offered(self, record: Record) -> bool:
+        """Whether the slot lies within the count that is offered."""
+        return record.index < self._shelves[record.offering].offering.offer.count
 
     def view(self, machine_id: str, shard_id: str) -> View:
         """All that a decision about the machine needs."""

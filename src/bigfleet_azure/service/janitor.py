@@ -57,6 +57,7 @@ class Janitor:
         supervisor: Supervisor,
         dwell_seconds: float,
         parallel: int,
+        opened: asyncio.Event,
     ) -> None:
         self._backend = backend
         self._inventory = inventory
@@ -67,6 +68,7 @@ class Janitor:
         self._supervisor = supervisor
         self._dwell_seconds = dwell_seconds
         self._places = asyncio.Semaphore(parallel)
+        self._opened = opened
         self._debts: dict[int, Debt] = {}
         self._paid: dict[int, asyncio.Event] = {}
         self._retiring: set[str] = set()
@@ -105,6 +107,22 @@ class Janitor:
     def _owed(self, machine_id: str) -> list[int]:
         return [debt.number for debt in self._debts.values() if debt.machine_id == machine_id]
 
+    def owes(self, machine_id: str, host: str, operation: str) -> bool:
+        """Whether what is owed under that id includes this host, or what this operation made."""
+        return any(
+            debt.machine_id == machine_id
+            and (
+                debt.host.lower() == host.lower()
+                or host.lower() in debt.parts.lower()
+                or (operation != "" and self._operation_id(debt) == operation)
+            )
+            for debt in self._debts.values()
+        )
+
+    def _operation_id(self, debt: Debt) -> str:
+        """The operation whose makings are owed; empty when only host and parts are known."""
+        return operation_id(self._inventory.incarnation, debt.operation) if debt.operation else ""
+
     def refresh_metrics(self) -> None:
         """Set the gauges that are read only when somebody looks."""
         now = self._clock.now()
@@ -124,14 +142,13 @@ class Janitor:
         await self._journal.commit(ChangeSet(dropped_marks=keys))
 
     async def _pay(self, number: int) -> None:
+        await self._opened.wait()
         while True:
             debt = self._debts[number]
             await self._clock.sleep(debt.not_before - self._clock.now())
             try:
-                async with self._places, asyncio.timeout(RECLAIM_SECONDS):
-                    await self._backend.reclaim(
-                        debt, operation_id(self._inventory.incarnation, debt.operation)
-                    )
+                async with self._places, asyncio.timeout(RECLAIM_SECONDS / self._clock.pace):
+                    await self._backend.reclaim(debt, self._operation_id(debt))
                 await self._journal.commit(ChangeSet(cleared_debts=(number,)))
             except (BackendError, StoreError) as error:
                 await self._postpone(debt, error)
@@ -197,7 +214,8 @@ class Janitor:
 
     async def _clear_substrate(self, record: Record) -> None:
         """Wait until nothing of the machine is left, owing it first if nobody does yet."""
-        if record.host and not self._owed(record.id):
+        made_by = operation_id(self._inventory.incarnation, record.created)
+        if record.host and not self.owes(record.id, record.host, made_by):
 
             def build() -> ChangeSet:
                 number = self._inventory.reserve()

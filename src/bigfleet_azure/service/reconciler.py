@@ -1,5 +1,7 @@
 """Compares the substrate with the inventory, and walks lost machines where a shard can follow.
 
+Hosts that no machine has are `service.strays`' business.
+
 A list is a hint: absence is believed only after the substrate was asked about that very host, and a
 pass that lost an unlikely share of the fleet changes nothing (field case A11).
 """
@@ -18,6 +20,7 @@ from bigfleet_azure.kit.supervisor import Supervisor
 from bigfleet_azure.service.conditions import Conditions
 from bigfleet_azure.service.inventory import Inventory
 from bigfleet_azure.service.journal import Journal
+from bigfleet_azure.service.strays import Strays
 from bigfleet_azure.telemetry.metrics import Metrics
 
 logger = logging.getLogger(__name__)
@@ -45,36 +48,56 @@ class Reconciler:
         backend: Backend,
         inventory: Inventory,
         journal: Journal,
+        strays: Strays,
         conditions: Conditions,
         clock: Clock,
         metrics: Metrics,
         supervisor: Supervisor,
+        inventoried: bool,
     ) -> None:
         self._backend = backend
         self._inventory = inventory
         self._journal = journal
+        self._strays = strays
         self._conditions = conditions
         self._clock = clock
         self._metrics = metrics
         self._supervisor = supervisor
         self._suspicious_passes = 0
+        self._inventoried = inventoried or not backend.rebuilds
 
-    async def reconcile(self) -> None:
-        """One pass: list, compare, confirm each suspect by itself, begin the walks."""
+    async def reconcile(self) -> bool:
+        """One pass: list, compare, confirm each suspect by itself, begin the walks.
+
+        Returns:
+            Whether the substrate could be listed.
+        """
         try:
-            seen = {found.machine_id: found for found in await self._backend.inventory()}
+            # Before our own records are read: what is accepted meanwhile cannot look forgotten.
+            found = await self._backend.inventory()
         except BackendError as error:
             self._metrics.reconcile.labels("error").inc()
             self._conditions.set(INVENTORY_CONDITION, f"hosts cannot be listed: {error}")
-            return
+            return False
         self._conditions.clear(INVENTORY_CONDITION)
+        unheld = await self._strays.unheld(found)
+        await self._strays.adopt(unheld)
+        seen = {one.machine_id: one for one in found if not one.leftover}
         settled = [r for r in self._inventory.records() if r.state in LOSS_WALKS]
         suspects = await self._suspects(settled, seen)
         missing = sum(1 for record in suspects if record.id not in seen)
         if self._believable(missing, len(settled)):
             for record in suspects:
                 await self._confirm(record)
+            await self._strays.owe(unheld)
+        await self._note_inventoried()
         self._metrics.reconcile.labels("success").inc()
+        return True
+
+    async def _note_inventoried(self) -> None:
+        if not self._inventoried:
+            await self._journal.change("inventoried?", lambda: ChangeSet(inventoried=True))
+            self._inventoried = True
 
     def walk(self, record: Record) -> None:
         """Continue the walk of a machine that an earlier process found lost."""

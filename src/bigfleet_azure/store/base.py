@@ -40,6 +40,8 @@ class Snapshot:
         restored: how many times it was restored from a backup; part of cursors, since those
             given out after the backup was made tell of changes that no longer happened.
         wrong_key: why stored blobs cannot be read; empty when they can (or none is stored).
+        created: Unix seconds at which this store's life began.
+        inventoried: whether the substrate was ever asked what exists, for this store.
     """
 
     incarnation: str
@@ -50,6 +52,8 @@ class Snapshot:
     debts: tuple[Debt, ...] = field(default=())
     restored: int = 0
     wrong_key: str = ""
+    created: float = 0.0
+    inventoried: bool = False
 
 
 class Store(Protocol):

@@ -32,6 +32,7 @@ _WRITE_HEAD = (
     "INSERT INTO meta (key, value) VALUES ('head', ?) ON CONFLICT (key) DO UPDATE SET"
     " value = max(CAST(value AS INTEGER), CAST(excluded.value AS INTEGER))"
 )
+_WRITE_INVENTORIED = "INSERT OR REPLACE INTO meta (key, value) VALUES ('inventoried', ?)"
 _WRITE_KEY_CHECK = "INSERT OR REPLACE INTO meta (key, value) VALUES ('key_check', ?)"
 _DROP_UNUSED_SHARDS = (
     "DELETE FROM shards WHERE number NOT IN (SELECT shard FROM marks)"
@@ -56,6 +57,7 @@ class Batch:
         self.debts: dict[int, Debt | None] = {}
         self.offerings: dict[int, Offering] = {}
         self.head: int | None = None
+        self.inventoried = False
 
     def add(self, changes: ChangeSet) -> None:
         """Lay `changes` over what is there."""
@@ -78,6 +80,7 @@ class Batch:
             self.offerings[offering.number] = offering
         if changes.head is not None:
             self.head = max(changes.head, self.head or 0)
+        self.inventoried = self.inventoried or changes.inventoried
 
 
 @dataclass
@@ -137,6 +140,7 @@ class Codec:
         out.add(WRITE_OFFERING, offerings)
         out.add(_WRITE_SHARD, [(number, shard) for shard, number in out.shards.items()])
         out.add(_WRITE_HEAD, [(str(batch.head),)] if batch.head is not None else [])
+        out.add(_WRITE_INVENTORIED, [("1",)] if batch.inventoried else [])
         return out
 
     @property
@@ -168,7 +172,7 @@ class Codec:
             mark = record.mark
             shard = self._shard(mark.shard_id, out) if mark else None
             rows.append(machine_row(record, shard))
-            out.pages += len(record.metadata) // PAGE_BYTES
+            out.pages += (len(record.metadata) + len(record.parts)) // PAGE_BYTES
         out.add(WRITE_MACHINE, rows)
 
     def _marks(self, batch: Batch, out: Prepared) -> None:

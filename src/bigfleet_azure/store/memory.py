@@ -8,20 +8,22 @@ import secrets
 
 from bigfleet_azure.domain.changes import ChangeSet
 from bigfleet_azure.domain.secret import Secret
+from bigfleet_azure.kit.clock import Clock
 from bigfleet_azure.store.base import Snapshot, StoreError
 
 
 class MemoryStore:
     """A store that is durable for as long as the process is."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._blobs: dict[int, Secret] = {}
         self._open = False
 
     def open(self) -> Snapshot:
         """An empty snapshot of a new incarnation."""
         self._open = True
-        return Snapshot(incarnation=secrets.token_hex(4))
+        return Snapshot(incarnation=secrets.token_hex(4), created=self._clock.now())
 
     def commit(self, changes: ChangeSet) -> asyncio.Future[None]:
         """Done at once."""

@@ -25,10 +25,10 @@ backup, so that none of its operation ids comes again (1,500 a second for a mont
 
 _MACHINE_COLUMNS = (
     "slot, generation, state, change, since, host, cluster, metadata, last_error, "
-    "created, configured, drained, deleted, operation, shard, epoch, sequence"
+    "created, configured, drained, deleted, operation, shard, epoch, sequence, parts"
 )
 _DEBT_COLUMNS = (
-    "number, slot, machine, operation, host, reason, since, attempts, not_before, last_error"
+    "number, slot, machine, operation, host, reason, since, attempts, not_before, last_error, parts"
 )
 _OFFERING_COLUMNS = "number, prefix, offer, facts, segments, withheld, published"
 
@@ -66,10 +66,13 @@ def machine_row(record: Record, shard: int | None) -> Row:
         shard,
         mark.epoch if mark else None,
         mark.sequence if mark else None,
+        record.parts,
     )
 
 
 def _operation_text(operation: Operation) -> str:
+    """The operation as JSON; progress is left out while there is none, which saves its bytes."""
+    progress = [operation.attempt, operation.url, operation.begun]
     return _compact(
         [
             operation.number,
@@ -80,12 +83,16 @@ def _operation_text(operation: Operation) -> str:
             operation.handed_over,
             operation.queued,
             operation.loss,
+            *(progress if any(progress) else ()),
         ]
     )
 
 
 def _operation(text: str) -> Operation:
-    number, kind, accepted_at, deadline, grace_seconds, handed_over, queued, loss = json.loads(text)
+    number, kind, accepted_at, deadline, grace_seconds, handed_over, queued, loss, *progress = (
+        json.loads(text)
+    )
+    attempt, url, begun = progress or (0, "", 0.0)
     return Operation(
         number=number,
         kind=Kind(kind),
@@ -95,6 +102,9 @@ def _operation(text: str) -> Operation:
         handed_over=handed_over,
         queued=queued,
         loss=loss,
+        attempt=attempt,
+        url=url,
+        begun=begun,
     )
 
 
@@ -119,6 +129,7 @@ def debt_row(debt: Debt) -> Row:
         debt.attempts,
         debt.not_before,
         _whole(debt.last_error),
+        debt.parts,
     )
 
 
@@ -134,6 +145,7 @@ def _debt(row: Row) -> Debt:
         attempts=row[7],
         not_before=row[8],
         last_error=row[9],
+        parts=row[10],
     )
 
 
@@ -152,6 +164,8 @@ def offering_row(offering: Offering) -> Row:
                 "resources": dict(offer.resources),
                 "labels": dict(offer.labels),
                 "fixed_prefix": offer.fixed_prefix,
+                # Left out while there are none: earlier versions know no such key.
+                **({"settings": dict(offer.settings)} if offer.settings else {}),
             }
         ),
         _compact(
@@ -275,6 +289,8 @@ def load(connection: sqlite3.Connection) -> Loaded:
             offerings=offerings,
             debts=debts,
             restored=int(meta.get("restored", 0)),
+            created=float(meta.get("created", 0)),
+            inventoried="inventoried" in meta,
         ),
         shards={shard: number for number, shard in shards.items()},
         key_check=meta.get("key_check", ""),
@@ -322,6 +338,7 @@ def _load_machines(
         shard,
         epoch,
         sequence,
+        parts,
     ) in connection.execute(
         f"SELECT {_MACHINE_COLUMNS} FROM machines ORDER BY slot"  # noqa: S608 - constants
     ):
@@ -338,6 +355,7 @@ def _load_machines(
             change,
             since,
             host,
+            parts,
             # One string per cluster, not per machine.
             clusters.setdefault(cluster, cluster),
             metadata,

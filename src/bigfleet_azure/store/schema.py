@@ -91,9 +91,19 @@ def date_marks(db: "Database", now: float) -> None:
     db.execute("UPDATE marks SET touched = ?", (now,))
 
 
+def keep_parts(db: "Database", _now: float) -> None:
+    """Version 3: machines and debts carry the backend's note of what belongs to their host.
+
+    A last column with a default: rows of older versions stay as they are. Operations may end in
+    what the backend noted of their progress (`rows`); those of older versions have none.
+    """
+    for table in ("machines", "debts"):
+        db.execute(f"ALTER TABLE {table} ADD COLUMN parts TEXT NOT NULL DEFAULT ''")
+
+
 Step = Callable[["Database", float], None]
 
-STEPS: tuple[Step, ...] = (create_tables, date_marks)
+STEPS: tuple[Step, ...] = (create_tables, date_marks, keep_parts)
 VERSION = len(STEPS)
 """The format this program reads and writes, kept in the header's `user_version`."""
 

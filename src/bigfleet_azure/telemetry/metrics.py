@@ -92,6 +92,39 @@ class Metrics:
         self.api_duration = histogram(
             "api_duration_seconds", "Duration of substrate calls.", OPERATION_BUCKETS, "op"
         )
+        self.arm_calls = counter(
+            "arm_calls_total",
+            "Calls to Azure Resource Manager by call and outcome.",
+            "call",
+            "outcome",
+        )
+        self.arm_failures = counter(
+            "arm_failures_total",
+            "Refused calls and failed operations by call and error code; rare codes are `other`.",
+            "call",
+            "code",
+        )
+        self.arm_throttled = counter(
+            "arm_throttled_total", "Calls that Azure refused as too many, by bucket.", "bucket"
+        )
+        self.arm_headroom = gauge(
+            "arm_bucket_headroom_ratio",
+            "Share of a bucket of Azure that may still be used, 0 to 1, as we count it.",
+            "bucket",
+        )
+        self.arm_waiting = gauge(
+            "arm_calls_waiting", "Calls that wait for a token, by bucket.", "bucket"
+        )
+        self.arm_ends = counter(
+            "arm_operations_ended_total",
+            "Ends of Azure's operations, by kind and by what told of them (address, list).",
+            "kind",
+            "told_by",
+        )
+        self.quota_limit = gauge(
+            "quota_limit", "Azure quota of what the offerings need, by name of the quota.", "quota"
+        )
+        self.quota_used = gauge("quota_used", "What is used of it, by anybody.", "quota")
         self.reconcile = counter("reconcile_total", "Reconcile passes by outcome.", "outcome")
         self.losses = counter(
             "machines_lost_total", "Settled machines whose host was found lost.", "condition"
@@ -101,6 +134,19 @@ class Metrics:
         self.oldest_debt = gauge("oldest_debt_age_seconds", "Age of the oldest unpaid debt.")
         self.withheld = gauge(
             "withheld_slots", "Unused slots left out of List because capacity is unavailable."
+        )
+        self.blocks = gauge(
+            "capacity_blocks",
+            "Shortages that are believed, by how they were learnt (refusal, survey).",
+            "source",
+        )
+        self.surveys = counter(
+            "capacity_surveys_total", "Times that quota and usage were asked for.", "outcome"
+        )
+        self.strays = counter(
+            "strays_total",
+            "Hosts and parts found without a machine, by what became of them (adopted, owed).",
+            "outcome",
         )
 
         # Store and process

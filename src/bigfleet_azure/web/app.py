@@ -7,7 +7,7 @@ because aiohttp is slow to import, and goes on without it when the port is taken
 import errno
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 
 from aiohttp import web
@@ -36,18 +36,21 @@ class WebServer:
         *,
         ready: Callable[[], bool],
         refresh: Callable[[], None],
+        notes: Callable[[], Mapping[str, str]],
     ) -> None:
         """Take what is shown.
 
         Args:
             ready: whether the daemon serves.
             refresh: brings gauges that are counted on demand up to date, before each scrape.
+            notes: named facts to be shown beside the conditions, which are no trouble of ours.
         """
         self._metrics = metrics
         self._conditions = conditions
         self._clock = clock
         self._ready = ready
         self._refresh = refresh
+        self._notes = notes
         app = web.Application()
         app.router.add_get("/metrics", self._show_metrics)
         app.router.add_get("/healthz", self._show_health)
@@ -89,13 +92,14 @@ class WebServer:
         return web.Response(text="ok")
 
     async def _show_readiness(self, request: web.Request) -> web.Response:
-        """200 or 503 by `ready` alone; standing conditions are shown, but change nothing."""
+        """200 or 503 by `ready` alone; conditions and notes are shown, but change nothing."""
         ready = self._ready()
         status = 200 if ready else 503
         verdict = "ready" if ready else "not ready"
         if "verbose" not in request.query:
             return web.Response(text=verdict, status=status)
         conditions = self._conditions.standing()
+        notes = self._notes()
         now = self._clock.now()
         if _wants_json(request):
             shown = [
@@ -107,8 +111,10 @@ class WebServer:
                 }
                 for c in conditions
             ]
-            return web.json_response({"ready": ready, "conditions": shown}, status=status)
+            answer = {"ready": ready, "conditions": shown, "notes": dict(notes)}
+            return web.json_response(answer, status=status)
         lines = [verdict, *(_line(condition, now) for condition in conditions)]
+        lines += [f"{name}: {' '.join(text.split())}" for name, text in notes.items()]
         return web.Response(text="".join(f"{line}\n" for line in lines), status=status)
 
 

@@ -5,6 +5,7 @@ Values on the wire (Retry-After, startTime) are Azure seconds and are never scal
 """
 
 import asyncio
+import functools
 import heapq
 import time
 from collections.abc import Callable
@@ -28,6 +29,11 @@ class ArmClock:
         """From now on; time neither jumps nor goes back."""
         self._start, self._origin = ArmClock.now(self), time.monotonic()
         self._speed = value
+
+    @property
+    def pace(self) -> float:
+        """As `kit.clock.Clock` wants it."""
+        return self._speed
 
     def now(self) -> float:
         return self._start + (time.monotonic() - self._origin) * self._speed
@@ -108,6 +114,7 @@ class Timeline:
                 continue
 
 
+@functools.lru_cache(maxsize=10_000)
 def stamp(seconds: float) -> str:
     """A moment as Compute writes it: seven digits of fraction and an offset."""
     moment = datetime.fromtimestamp(seconds, UTC)

@@ -46,6 +46,8 @@ class VmProfile:
         admin_username: user that the SSH key lets in.
         ssh_public_key: one line of an authorized_keys file; "" for a throw-away key.
         base_user_data: becomes customData byte for byte.
+        base_user_data_file: an offering's own, read for each VM and used in place of
+            `base_user_data`; what is in it may be secret, so it is stored nowhere.
         os_disk_gib: size of the OS disk; 0 for the image's.
         os_disk_type: storage account type, or `auto`: premium where the size has it.
         ephemeral_os_disk: AUTO = where it fits, ON = or the offering is impossible.
@@ -74,7 +76,8 @@ class VmProfile:
     plan: str = ""
     admin_username: str = "bigfleet"
     ssh_public_key: str = ""
-    base_user_data: bytes = b""
+    base_user_data: bytes = field(default=b"", repr=False)
+    base_user_data_file: Path | None = None
     os_disk_gib: int = 0
     os_disk_type: str = "auto"
     ephemeral_os_disk: Choice = Choice.OFF

@@ -4,7 +4,7 @@ How VMs behave is the region's business (`region`); what goes wrong on request i
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -90,6 +90,7 @@ class SimulatedBackend:
     def __init__(self, options: SimulationOptions, clock: Clock, path: Path | None = None) -> None:
         self.name = "simulated"
         self.max_blob_bytes = _MAX_BLOB_BYTES
+        self.rebuilds = False
         self.region = Region(options, clock, path)
         self._options = options
         self._clock = clock
@@ -112,6 +113,9 @@ class SimulatedBackend:
     def facts(self, offer: Offer) -> Facts:
         """What is published about `offer`, from the table of sizes."""
         return facts(offer)
+
+    def watch_facts(self, changed: Callable[[], None]) -> None:
+        """They never change."""
 
     async def create(self, work: Assignment) -> Host:
         """Make the VM of this operation exist and wait until it is provisioned."""

@@ -1,15 +1,6 @@
-"""Azure VM sizes: a pinned table of common ones, and a reading of the names of all others.
+"""What the simulated region publishes about a size: it has no list to ask, so it reads the name."""
 
-The simulated region has no price list and no SKU list to ask, so what it publishes is pinned or
-guessed here. Hardware of pinned sizes is Microsoft's documentation; prices are plausible
-pay-as-you-go Linux prices of eastus in 2025, good enough to order sizes by.
-"""
-
-import re
-from dataclasses import dataclass
-from functools import cache
-
-from bigfleet_azure.domain.lifecycle import CapacityType
+from bigfleet_azure.backends import sizes
 from bigfleet_azure.domain.offering import Facts, Offer, region_of
 from bigfleet_azure.domain.quantity import GIB, allocatable
 
@@ -19,184 +10,6 @@ _MAX_PODS = 110
 _DISK_GIB = 128
 """OS disk of a node, AKS's default; a node keeps its ephemeral storage there."""
 
-_SPOT_PRICE_SHARE = 0.2
-"""Spot prices move between a tenth and half of pay-as-you-go; most sizes stand near a fifth."""
-
-_BANDS = (0.025, 0.075, 0.125, 0.175, 0.25)
-"""Midpoints of Azure's hourly eviction bands: 0-5, 5-10, 10-15, 15-20 and over 20 %."""
-
-_UNKNOWN_BAND = 2
-"""Band of sizes not in the table (contract section 16)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Size:
-    """The hardware and the price of a VM size.
-
-    Attributes:
-        price_usd_per_hour: pay-as-you-go, Linux.
-        eviction_band: index into Azure's five bands of hourly spot eviction rates.
-        accelerator: value of the label `bigfleet.io/accelerator`; empty without NVIDIA GPUs.
-    """
-
-    vcpus: int
-    memory_gib: float
-    price_usd_per_hour: float
-    eviction_band: int = _UNKNOWN_BAND
-    arm: bool = False
-    gpus: int = 0
-    accelerator: str = ""
-
-
-_PINNED = {
-    "Standard_B2ms": Size(vcpus=2, memory_gib=8, price_usd_per_hour=0.0832, eviction_band=0),
-    "Standard_B4ms": Size(vcpus=4, memory_gib=16, price_usd_per_hour=0.166, eviction_band=0),
-    "Standard_D2s_v5": Size(vcpus=2, memory_gib=8, price_usd_per_hour=0.096, eviction_band=0),
-    "Standard_D4s_v5": Size(vcpus=4, memory_gib=16, price_usd_per_hour=0.192, eviction_band=0),
-    "Standard_D8s_v5": Size(vcpus=8, memory_gib=32, price_usd_per_hour=0.384, eviction_band=0),
-    "Standard_D16s_v5": Size(vcpus=16, memory_gib=64, price_usd_per_hour=0.768, eviction_band=1),
-    "Standard_D32s_v5": Size(vcpus=32, memory_gib=128, price_usd_per_hour=1.536, eviction_band=1),
-    "Standard_D4as_v5": Size(vcpus=4, memory_gib=16, price_usd_per_hour=0.172, eviction_band=0),
-    "Standard_D8as_v5": Size(vcpus=8, memory_gib=32, price_usd_per_hour=0.344, eviction_band=0),
-    "Standard_D4ps_v5": Size(
-        vcpus=4, memory_gib=16, price_usd_per_hour=0.154, eviction_band=0, arm=True
-    ),
-    "Standard_D8ps_v5": Size(
-        vcpus=8, memory_gib=32, price_usd_per_hour=0.308, eviction_band=0, arm=True
-    ),
-    "Standard_E4s_v5": Size(vcpus=4, memory_gib=32, price_usd_per_hour=0.252, eviction_band=1),
-    "Standard_E8s_v5": Size(vcpus=8, memory_gib=64, price_usd_per_hour=0.504, eviction_band=1),
-    "Standard_F4s_v2": Size(vcpus=4, memory_gib=8, price_usd_per_hour=0.169, eviction_band=1),
-    "Standard_F8s_v2": Size(vcpus=8, memory_gib=16, price_usd_per_hour=0.338, eviction_band=1),
-    "Standard_F16s_v2": Size(vcpus=16, memory_gib=32, price_usd_per_hour=0.677, eviction_band=1),
-    "Standard_NC4as_T4_v3": Size(
-        vcpus=4,
-        memory_gib=28,
-        price_usd_per_hour=0.526,
-        eviction_band=3,
-        gpus=1,
-        accelerator="nvidia",
-    ),
-    "Standard_NC24ads_A100_v4": Size(
-        vcpus=24,
-        memory_gib=220,
-        price_usd_per_hour=3.673,
-        eviction_band=4,
-        gpus=1,
-        accelerator="nvidia-a100",
-    ),
-    "Standard_NC40ads_H100_v5": Size(
-        vcpus=40,
-        memory_gib=320,
-        price_usd_per_hour=6.98,
-        eviction_band=4,
-        gpus=1,
-        accelerator="nvidia-h100",
-    ),
-}
-_BY_LOWER_NAME = {name.lower(): size for name, size in _PINNED.items()}
-
-_NAME = re.compile(
-    r"standard_(?P<family>[a-z]+)(?P<vcpus>[0-9]+)(?:-(?P<active>[0-9]+))?(?P<features>[a-z]*)"
-    r"(?:_(?!v[0-9])(?P<accelerator>[a-z]+[0-9]+x?))?(?:_(?:cc_)?v[0-9]+)?"
-)
-"""Microsoft's naming convention: family, vCPUs, constrained vCPUs, additive features,
-accelerator type, version (learn.microsoft.com/azure/virtual-machines/vm-naming-conventions)."""
-
-_MEMORY_GIB_PER_VCPU = {"a": 2, "b": 4, "d": 4, "e": 8, "f": 2, "g": 14, "h": 4, "l": 8, "m": 28}
-_PRICE_PER_VCPU = {
-    "a": 0.043,
-    "b": 0.042,
-    "d": 0.048,
-    "e": 0.063,
-    "f": 0.042,
-    "g": 0.245,
-    "h": 0.03,
-    "l": 0.078,
-    "m": 0.104,
-}
-"""Guesses by the first letter of the family, from its usual members. N is guessed by its GPUs."""
-
-_LOW_MEMORY_GIB_PER_VCPU = 2
-"""Feature letter l, "low memory": half of D's, as Dls_v5 has."""
-
-_ARM_PRICE_SHARE = 0.8
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Accelerator:
-    """A GPU model: what usually comes with one of it."""
-
-    vcpus: int
-    memory_gib_per_vcpu: float
-    price_usd_per_hour: float
-    label: str
-
-
-_ACCELERATORS = {
-    "t4": _Accelerator(vcpus=16, memory_gib_per_vcpu=7, price_usd_per_hour=0.5, label="nvidia"),
-    "a10": _Accelerator(vcpus=36, memory_gib_per_vcpu=12, price_usd_per_hour=3.2, label="nvidia"),
-    "a100": _Accelerator(
-        vcpus=24, memory_gib_per_vcpu=9, price_usd_per_hour=3.673, label="nvidia-a100"
-    ),
-    "h100": _Accelerator(
-        vcpus=40, memory_gib_per_vcpu=8, price_usd_per_hour=6.98, label="nvidia-h100"
-    ),
-}
-_ANY_GPU = _Accelerator(vcpus=6, memory_gib_per_vcpu=18, price_usd_per_hour=0.9, label="nvidia")
-"""N sizes that do not name their GPU are mostly old ones with 6 vCPUs to each."""
-
-
-@cache
-def size_of(name: str) -> Size:
-    """Hardware and price of an Azure VM size, pinned or read from its name.
-
-    Raises:
-        ValueError: `name` is not formed like the name of an Azure VM size.
-    """
-    pinned = _BY_LOWER_NAME.get(name.lower())
-    if pinned is not None:
-        return pinned
-    match = _NAME.fullmatch(name.lower())
-    family = match["family"] if match else ""
-    if match is None or family[0] not in {*_MEMORY_GIB_PER_VCPU, "n"}:
-        raise ValueError(f"{name!r} is not an Azure VM size such as Standard_D4s_v5")
-    vcpus = int(match["vcpus"])
-    if not vcpus:
-        raise ValueError(f"{name!r} has no vCPUs")
-    if family[0] == "n":
-        return _gpu_size(vcpus, match["accelerator"] or "")
-    return _plain_size(family[0], vcpus, int(match["active"] or vcpus), match["features"])
-
-
-def _plain_size(family: str, vcpus: int, active: int, features: str) -> Size:
-    """Constrained sizes keep the memory and the price of the whole size."""
-    memory = _LOW_MEMORY_GIB_PER_VCPU if "l" in features else _MEMORY_GIB_PER_VCPU[family]
-    arm = "p" in features
-    price = vcpus * _PRICE_PER_VCPU[family] * (_ARM_PRICE_SHARE if arm else 1)
-    return Size(
-        vcpus=active, memory_gib=vcpus * memory, price_usd_per_hour=round(price, 4), arm=arm
-    )
-
-
-def _gpu_size(vcpus: int, accelerator: str) -> Size:
-    model = _ACCELERATORS.get(accelerator, _ANY_GPU)
-    gpus = max(1, vcpus // model.vcpus)
-    if accelerator.startswith("mi"):
-        # AMD's: a price, but no NVIDIA resource or label.
-        return Size(
-            vcpus=vcpus,
-            memory_gib=vcpus * model.memory_gib_per_vcpu,
-            price_usd_per_hour=gpus * model.price_usd_per_hour,
-        )
-    return Size(
-        vcpus=vcpus,
-        memory_gib=vcpus * model.memory_gib_per_vcpu,
-        price_usd_per_hour=gpus * model.price_usd_per_hour,
-        gpus=gpus,
-        accelerator=model.label,
-    )
-
 
 def facts(offer: Offer) -> Facts:
     """What the simulated region publishes about an offer.
@@ -204,32 +17,12 @@ def facts(offer: Offer) -> Facts:
     Raises:
         ValueError: the size's name cannot be read.
     """
-    size = size_of(offer.vm_size)
-    spot = offer.capacity_type is CapacityType.SPOT
-    price = size.price_usd_per_hour * (_SPOT_PRICE_SHARE if spot else 1)
-    return Facts(
-        price_usd_per_hour=round(price, 5),
-        interruption_probability=_BANDS[size.eviction_band] if spot else 0.0,
-        allocatable=allocatable(
-            vcpus=size.vcpus,
-            memory_bytes=int(size.memory_gib * GIB),
-            disk_bytes=_DISK_GIB * GIB,
-            max_pods=_MAX_PODS,
-            gpus=size.gpus,
-        ),
-        labels=_labels(offer, size),
+    size = sizes.size_of(offer.vm_size)
+    usable = allocatable(
+        vcpus=size.vcpus,
+        memory_bytes=int(size.memory_gib * GIB),
+        disk_bytes=_DISK_GIB * GIB,
+        max_pods=_MAX_PODS,
+        gpus=size.gpus,
     )
-
-
-def _labels(offer: Offer, size: Size) -> dict[str, str]:
-    spot = offer.capacity_type is CapacityType.SPOT
-    labels = {
-        "kubernetes.io/arch": "arm64" if size.arm else "amd64",
-        "kubernetes.io/os": "linux",
-        "topology.kubernetes.io/region": region_of(offer.zone),
-        "kubernetes.azure.com/scalesetpriority": "spot" if spot else "regular",
-        "bigfleet.io/capacity": offer.capacity_type.tag,
-    }
-    if size.accelerator:
-        labels["bigfleet.io/accelerator"] = size.accelerator
-    return labels
+    return sizes.facts(offer, size, region=region_of(offer.zone), allocatable=usable)

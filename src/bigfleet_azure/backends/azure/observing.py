@@ -1,0 +1,132 @@
+"""What the daemon's machines look like from the outside: one by a GET, all by lists.
+
+A list is a hint: it may be late, short or without power states. Only `inspect` proves absence.
+"""
+
+from typing import Any
+
+from bigfleet_azure.backends.azure import errors, tags
+from bigfleet_azure.backends.azure.arm import ArmError
+from bigfleet_azure.backends.azure.creating import Creator
+from bigfleet_azure.backends.azure.removing import Remover, holder_of
+from bigfleet_azure.backends.azure.tags import Marks
+from bigfleet_azure.backends.azure.vms import (
+    POWERLESS,
+    Vms,
+    made_at,
+    power_of,
+    state_of,
+    statuses_of,
+)
+from bigfleet_azure.backends.base import Condition, Observation
+from bigfleet_azure.kit.clock import Clock
+
+Json = dict[str, Any]
+
+
+class Observer:
+    """Inspect and inventory."""
+
+    def __init__(
+        self, vms: Vms, creator: Creator, remover: Remover, clock: Clock, *, owner: str
+    ) -> None:
+        self._vms = vms
+        self._creator = creator
+        self._remover = remover
+        self._clock = clock
+        self._owner = owner
+
+    async def inspect(self, machine_id: str, host: str) -> Observation:
+        """Ask Azure about one VM."""
+        name = host.rpartition("/")[2] or machine_id
+        try:
+            vm = await self._vms.clients.get_vm(name, instance_view=True)
+        except ArmError as error:
+            raise errors.backend_error(error.failure, machine_id) from error
+        if vm is None:
+            return Observation(
+                machine_id=machine_id,
+                host=host,
+                condition=Condition.GONE,
+                detail=f"ResourceNotFound: the VM {name} was not found",
+            )
+        marks = self._vms.marks_of(vm, machine_id)
+        if marks is None:
+            return Observation(
+                machine_id=machine_id,
+                host=host,
+                condition=Condition.GONE,
+                detail=f"the VM {name} does not carry our owner and machine id any more; it is "
+                "left alone, and billed until somebody deletes it",
+            )
+        return self._observed(vm, marks, statuses_of(vm))
+
+    async def inventory(self) -> list[Observation]:
+        """List our machines, and parts of ours that nothing holds."""
+        clients = self._vms.clients
+        begun = self._clock.now()
+        try:
+            vms = await clients.list_vms()
+            powers = {
+                str(vm.get("id")).lower(): statuses_of(vm) for vm in await clients.list_statuses()
+            }
+            parts = await self._remover.listed_parts(begun)
+        except ArmError as error:
+            raise errors.backend_error(error.failure, "the inventory") from error
+        self._creator.listed = frozenset(str(vm.get("name")).lower() for vm in vms)
+        observed = []
+        for vm in vms:
+            marks = Marks.of(vm)
+            if marks is not None and marks.owner == self._owner:
+                observed.append(self._observed(vm, marks, powers.get(str(vm["id"]).lower(), [])))
+        present = {str(vm.get("id")).lower() for vm in vms}
+        return observed + [found for part in parts if (found := self._leftover(part, present))]
+
+    def _observed(self, vm: Json, marks: Marks, statuses: list[Json]) -> Observation:
+        condition, detail = _condition(vm, power_of(statuses))
+        return Observation(
+            machine_id=marks.machine_id,
+            host=str(vm["id"]),
+            condition=condition,
+            operation_id=marks.operation_id,
+            cluster=marks.cluster,
+            detail=detail,
+            parts=self._vms.parts_in(vm),
+            metadata=tags.metadata_of(vm.get("tags") or {}),
+            since=made_at(vm),
+        )
+
+    def _leftover(self, part: Json, present: set[str]) -> Observation | None:
+        """A part of ours that no living VM or interface holds."""
+        marks = Marks.of(part)
+        if marks is None or marks.owner != self._owner:
+            return None
+        holder = holder_of(part).lower()
+        if holder and ("/virtualmachines/" not in holder or holder in present):
+            return None
+        return Observation(
+            machine_id=marks.machine_id,
+            host=str(part["id"]),
+            condition=Condition.FAILED,
+            operation_id=marks.operation_id,
+            detail="a part that no machine holds",
+            leftover=True,
+            since=made_at(part),
+        )
+
+
+def _condition(vm: Json, power: str) -> tuple[Condition, str]:
+    state = state_of(vm)
+    spot = (vm.get("properties") or {}).get("priority") in ("Spot", "Low")
+    if state == "creating":
+        return Condition.CREATING, "provisioning state Creating"
+    if state == "deleting":
+        return Condition.FAILED, "provisioning state Deleting"
+    if power in POWERLESS:
+        # Nothing else marks an eviction (azure-facts section 2.1, field case H1).
+        if spot:
+            return Condition.EVICTED, f"the spot VM was evicted: power state VM {power}"
+        return Condition.STOPPED, f"power state VM {power}"
+    if state == "failed":
+        return Condition.FAILED, "provisioning state Failed"
+    return Condition.RUNNING, ""

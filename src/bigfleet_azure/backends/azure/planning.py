@@ -1,0 +1,212 @@
+"""What each offering comes to: its profile, its PUT, what is published of it, and what it lacks.
+
+Holds what Azure said of sizes and images; asking is `surveying`'s.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from bigfleet_azure.backends.azure import errors, fitting, preflight, published, quota, shortages
+from bigfleet_azure.backends.azure.arm import Failure
+from bigfleet_azure.backends.azure.images import ImageFacts
+from bigfleet_azure.backends.azure.options import AzureOptions, BootstrapMethod, VmProfile
+from bigfleet_azure.backends.azure.profiles import profile_of, with_user_data
+from bigfleet_azure.backends.azure.sizes import SizeTable
+from bigfleet_azure.backends.azure.tags import birth_tags
+from bigfleet_azure.backends.azure.vm import vm_body
+from bigfleet_azure.backends.base import Assignment
+from bigfleet_azure.domain.errors import BackendError, FailureKind
+from bigfleet_azure.domain.lifecycle import CapacityType
+from bigfleet_azure.domain.offering import Facts, Offer
+from bigfleet_azure.domain.shortage import Shortage
+from bigfleet_azure.telemetry.metrics import Metrics
+
+logger = logging.getLogger(__name__)
+
+Json = dict[str, Any]
+
+IMPOSSIBLE_SECONDS = 900.0
+"""How long an offering counts as impossible without being looked at again: longer than the time
+between two surveys."""
+
+_KEY_BITS = 3072
+"""Azure takes RSA keys of 2,048 bits or more; 3,072 is what is recommended to last past 2030."""
+
+
+class Planner:
+    """See the module."""
+
+    def __init__(self, options: AzureOptions, metrics: Metrics) -> None:
+        self._options = options
+        self._metrics = metrics
+        self._sizes = SizeTable(options.location)
+        self._images: dict[str, ImageFacts] = {}
+        self._offers: dict[tuple[object, ...], Offer] = {}
+        self._told: set[str] = set()
+        self._throwaway_key = ""
+        self.sizes_changed: Callable[[], None] = lambda: None
+
+    # What is known
+
+    def learn_sizes(self, skus: Iterable[Json]) -> None:
+        """Take over Azure's list of sizes."""
+        anew = self._sizes.known
+        self._sizes.replace(skus)
+        if anew:
+            self.sizes_changed()
+        if self._sizes.odd:
+            logger.warning("%d entries of Azure's list of sizes are odd", self._sizes.odd)
+
+    def learn_image(self, image: str, facts: ImageFacts) -> None:
+        """Take over what Azure says of an image."""
+        self._images[image] = facts
+
+    def images(self) -> set[str]:
+        """The images of all offerings."""
+        return {profile.image for profile in self._profiles()}
+
+    def subnets(self) -> set[str]:
+        """The subnets of all offerings."""
+        return {profile.subnet_id for profile in self._profiles()}
+
+    def _profiles(self) -> Iterator[VmProfile]:
+        yield self._options.profile
+        for offer in self._offers.values():
+            yield self.profile(offer)
+
+    # Offerings
+
+    def profile(self, offer: Offer) -> VmProfile:
+        """How the VMs of an offering look."""
+        return profile_of(self._options.profile, offer)
+
+    def resolved(self, offer: Offer) -> fitting.Resolved:
+        """What the profile comes to for size and image.
+
+        Raises:
+            BackendError: INVALID, the zone is not one of the location's.
+        """
+        profile = self.profile(offer)
+        size, image = self._sizes.get(offer.vm_size), self._images.get(profile.image)
+        try:
+            return fitting.resolve(offer, profile, size, image, self._options.location)
+        except ValueError as error:
+            raise BackendError(FailureKind.INVALID, str(error), code="Zone") from error
+
+    def facts(self, offer: Offer) -> Facts:
+        """What is published about an offer."""
+        self._offers[(*offer.place, offer.shape_digest)] = offer
+        profile = self.profile(offer)
+        return published.facts(
+            offer,
+            sizes=self._sizes,
+            profile=profile,
+            image=self._images.get(profile.image),
+            reservation=self._options.reservation,
+        )
+
+    def faults(self, offer: Offer) -> list[str]:
+        """Why an offer cannot be had at all, as far as that is known."""
+        profile = self.profile(offer)
+        return preflight.faults(offer, profile, self._sizes, self._images.get(profile.image))
+
+    def body(self, work: Assignment, suffix: str) -> Json:
+        """The PUT that makes the operation's VM.
+
+        Raises:
+            BackendError: the user data cannot be read; or Azure could only refuse the PUT, which is
+                held like a lack of capacity: nobody gains by a FAILED machine, and the setting
+                may be mended meanwhile.
+        """
+        faults = self.faults(work.offer)
+        if faults:
+            raise BackendError(
+                FailureKind.OUT_OF_CAPACITY,
+                "; ".join(faults),
+                code="Impossible",
+                shortage=self._impossible(work.offer, faults),
+            )
+        profile = with_user_data(self.profile(work.offer))
+        return vm_body(
+            name=work.machine_id,
+            suffix=suffix,
+            offer=work.offer,
+            location=self._options.location,
+            profile=profile,
+            resolved=self.resolved(work.offer),
+            tags=birth_tags(
+                owner=self._options.owner,
+                machine_id=work.machine_id,
+                operation_id=work.operation_id,
+                capacity=work.offer.capacity_type,
+                user_tags=profile.tags,
+            ),
+            ssh_public_key=profile.ssh_public_key or self._throwaway(),
+            extensions=self._options.bootstrap_method is BootstrapMethod.EXTENSION,
+        )
+
+    # What is short
+
+    def refused(self, failure: Failure, work: Assignment) -> BackendError:
+        """A refusal as the service understands it, with what it says about other offers."""
+        verdict = errors.classify(failure)
+        refusal = errors.backend_error(failure, work.machine_id)
+        self._metrics.arm_failures.labels(failure.call, errors.metric_code(verdict)).inc()
+        if verdict.seconds:
+            refusal.shortage = shortages.shortage(
+                verdict.scope,
+                verdict.seconds_for(spot=work.offer.capacity_type is CapacityType.SPOT),
+                work.offer,
+                verdict.code,
+                sizes=self._sizes,
+                profile_of=self.profile,
+                quota=verdict.quota,
+            )
+        return refusal
+
+    def quota_shortages(
+        self, compute: Sequence[Json], network: Sequence[Json]
+    ) -> Sequence[Shortage]:
+        """What the quota that is left is too small for; the figures become metrics."""
+        levels = quota.shown(compute, network, self._offers.values(), self._sizes)
+        for name, level in levels.items():
+            self._metrics.quota_limit.labels(name).set(level.limit)
+            self._metrics.quota_used.labels(name).set(level.used)
+        return quota.quota_shortages(compute, network, self._sizes, self.profile)
+
+    def impossible(self) -> list[Shortage]:
+        """Offers that Azure could only refuse; each is logged once."""
+        found = []
+        for offer in self._offers.values():
+            faults = self.faults(offer)
+            if not faults:
+                continue
+            found.append(self._impossible(offer, faults))
+            for fault in faults:
+                if fault not in self._told:
+                    self._told.add(fault)
+                    logger.warning("an offering is impossible and withheld: %s", fault)
+        return found
+
+    @staticmethod
+    def _impossible(offer: Offer, faults: list[str]) -> Shortage:
+        same = (*offer.place, offer.shape_digest)
+        return Shortage(
+            key=f"impossible {' '.join(map(str, same))}",
+            text="; ".join(faults),
+            seconds=IMPOSSIBLE_SECONDS,
+            covers=lambda other: (*other.place, other.shape_digest) == same,
+        )
+
+    def _throwaway(self) -> str:
+        """A public key whose private half is forgotten at once: Azure makes no VM without one."""
+        if not self._throwaway_key:
+            from cryptography.hazmat.primitives.asymmetric import rsa
+            from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+            key = rsa.generate_private_key(public_exponent=65537, key_size=_KEY_BITS)
+            self._throwaway_key = (
+                key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+            )
+        return self._throwaway_key

@@ -1,0 +1,1 @@
+"""Kubernetes for tests: a fake API server, and the real one."""
