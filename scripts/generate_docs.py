@@ -5,6 +5,7 @@ returns its text, and a line in `PAGES`.
 """
 
 import argparse
+import json
 import sys
 from collections.abc import Callable
 from datetime import timedelta
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from prometheus_client.metrics import MetricWrapperBase
 
+from bigfleet_azure.backends.azure.actions import Action, Reach, actions
 from bigfleet_azure.backends.azure.error_rules import Rule, Step
 from bigfleet_azure.backends.azure.error_table import RULES
 from bigfleet_azure.backends.azure.verdict import SCOPE_MEANINGS, Scope, Verdict
@@ -241,6 +243,35 @@ def _page(parts: list[str]) -> str:
     return NOTICE + "\n" + "\n\n".join(parts) + "\n"
 
 
+def azure_actions() -> str:
+    """The page of the rights that the daemon needs on Azure."""
+    parts = [
+        "# Azure actions",
+        "What the daemon's principal must be allowed to do, and nothing more. The same list as "
+        "data is [azure-actions.json](azure-actions.json). An action with a condition is needed "
+        "only when that is set, by flag or by an offering's key.",
+    ]
+    for reach in Reach:
+        rows = ["| Action | For | Needed with |", "| --- | --- | --- |"]
+        rows += [_action_row(action) for action in actions() if action.reach is reach]
+        parts += [f"## On {reach}", "\n".join(rows)]
+    return _page(parts)
+
+
+def _action_row(action: Action) -> str:
+    option = f"`{action.option}`" if action.option.startswith("--") else action.option
+    return f"| `{action.name}` | {_cell(action.why)} | {_cell(option) or 'always'} |"
+
+
+def azure_actions_data() -> str:
+    """The same for programs: roles are made from it."""
+    entries = [
+        {"action": each.name, "reach": each.reach.name.lower(), "option": each.option}
+        for each in actions()
+    ]
+    return json.dumps(entries, indent=2) + "\n"
+
+
 PAGES: dict[Path, Callable[[], str]] = {
     REFERENCE / "flags.md": flags,
     REFERENCE / "exit-codes.md": exit_codes,
@@ -248,6 +279,8 @@ PAGES: dict[Path, Callable[[], str]] = {
     REFERENCE / "state-machine.md": state_machine,
     REFERENCE / "behaviours.md": contract_behaviours,
     REFERENCE / "azure-errors.md": azure_errors,
+    REFERENCE / "azure-actions.md": azure_actions,
+    REFERENCE / "azure-actions.json": azure_actions_data,
 }
 
 

@@ -176,11 +176,11 @@ class Binder:
             if "multiple vmextensions" not in error.failure.message.lower():
                 raise
             others = await self._vms.clients.list_extensions(work.machine_id)
-            named = ", ".join(str(one.get("name")) for one in others)
+            named = ", ".join(str(one.get("name")) for one in others) or "unnamed"
             raise BackendError(
                 FailureKind.CONFLICT,
                 f"{work.machine_id} has another CustomScript extension ({named}), and Azure takes "
-                "one only; remove it from the image's or the policy's deployment",
+                f"one only ({error.failure.code}); remove it from the image's or the policy's deployment",
                 code=error.failure.code,
             ) from error
 

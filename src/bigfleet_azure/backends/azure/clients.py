@@ -33,8 +33,6 @@ COMPUTE_API = "2026-04-01"
 RESOURCES_API = "2021-04-01"
 """Tags, groups and providers: the version whose tags operations are documented as stable."""
 
-SUBSCRIPTIONS_API = "2022-12-01"
-
 
 class Clients(Connection):
     """The calls, by what they are about."""
@@ -252,11 +250,6 @@ class Clients(Connection):
     async def group(self) -> Json | None:
         """Our resource group."""
         return await self.read("group.get", self.group_path, RESOURCES_API)
-
-    async def subscription(self) -> Json | None:
-        """Our subscription."""
-        path = f"/subscriptions/{self._options.subscription_id}"
-        return await self.read("subscription.get", path, SUBSCRIPTIONS_API)
 
     async def platform_versions(self, image: str) -> list[Json]:
         """Newest versions of a marketplace image, given as publisher:offer:sku:version."""

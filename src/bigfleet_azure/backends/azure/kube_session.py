@@ -99,9 +99,11 @@ async def _connect(library: Any, document: dict[str, Any], folder: Path) -> Any:
     try:
         loader = library.config.kube_config.KubeConfigLoader(document, config_base_path=str(folder))
         await loader.load_and_set(configuration)
-        return library.client.ApiClient(configuration)
+        client = library.client.ApiClient(configuration)
     except (library.config.ConfigException, OSError, ValueError, TypeError) as error:
         raise kubeconfig.Unusable(f"its parts do not fit ({error})") from None
+    client.user_agent = "bigfleet-azure"
+    return client
 
 
 def _library() -> Any:

@@ -1,8 +1,8 @@
 """Asking a cluster's API server, and what its refusals mean.
 
 Everything that is not the answer to a question is a `BackendError` that holds the operation: a
-cluster may be away, and rights may be granted, while its deadline runs. Which questions there are is
-`kube_api`; the connection is `kube_session`.
+cluster may be away, and rights may be granted, while its deadline runs. The questions are in
+`kube_api`, the connection in `kube_session`.
 """
 
 import json
