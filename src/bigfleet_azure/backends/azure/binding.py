@@ -180,7 +180,7 @@ class Binder:
             raise BackendError(
                 FailureKind.CONFLICT,
                 f"{work.machine_id} has another CustomScript extension ({named}), and Azure takes "
-                f"one only ({error.failure.code}); remove it from the image's or the policy's deployment",
+                f"one only ({error.failure.code}); take it out of the image or the policy",
                 code=error.failure.code,
             ) from error
 

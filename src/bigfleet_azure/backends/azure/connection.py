@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from bigfleet_azure import __version__
 from bigfleet_azure.backends.azure import answers
 from bigfleet_azure.backends.azure.arm import ArmError, Failure
 from bigfleet_azure.backends.azure.credentials import CredentialTrouble, open_credential
@@ -96,7 +97,7 @@ class Connection:
         if self._compute_client is not None:
             return
         await asyncio.to_thread(_load_sdk)
-        # It logs every request at info level; refusals are logged here, with their ids.
+        # azure-identity logs each request for a token, with its headers, at info level.
         logging.getLogger("azure").setLevel(logging.WARNING)
         from azure.mgmt.compute.aio import ComputeManagementClient
 
@@ -135,17 +136,19 @@ class Connection:
 
         assert self._session is not None
         assert self._credential is not None
+        cloud = AzureClouds[CLOUDS[self._options.cloud][0]]
         return {
             "credential": self._credential,
             "subscription_id": self._options.subscription_id,
             "base_url": self.endpoint,
-            "cloud_setting": AzureClouds[CLOUDS[self._options.cloud][0]],
-            "transport": AioHttpTransport(session=self._session, session_owner=False),
-            # The executor waits and tries again; a sleep in here would be seen by nobody.
-            "retry_total": 0,
-            "connection_timeout": CONNECT_SECONDS,
-            "read_timeout": READ_SECONDS,
-            "user_agent": "bigfleet-azure",
+            "cloud_setting": cloud,
+            "policies": _policies(self._credential, cloud),
+            "transport": AioHttpTransport(
+                session=self._session,
+                session_owner=False,
+                connection_timeout=CONNECT_SECONDS,
+                read_timeout=READ_SECONDS,
+            ),
         }
 
     async def _send(
@@ -283,6 +286,28 @@ def _content(response: Any) -> bytes:
     except Exception:  # the fallback keeps status and request id
         return b""
     return content if isinstance(content, bytes) else b""
+
+
+def _policies(credential: "AsyncTokenCredential", cloud: Any) -> list[Any]:
+    """What a call goes through: the SDK's own policies, without those that act by themselves.
+
+    No retries, whose sleeps nobody would see: the executor waits and tries again. No registration
+    of resource providers, which is the operator's to decide. No log line for each call.
+    """
+    from azure.core.pipeline import policies
+    from azure.mgmt.core.policies import AsyncARMChallengeAuthenticationPolicy
+    from azure.mgmt.core.tools import get_arm_endpoints
+
+    return [
+        policies.RequestIdPolicy(),
+        policies.HeadersPolicy(),
+        policies.UserAgentPolicy(f"bigfleet-azure/{__version__}"),
+        policies.ProxyPolicy(),
+        policies.ContentDecodePolicy(),
+        AsyncARMChallengeAuthenticationPolicy(
+            credential, *get_arm_endpoints(cloud)["credential_scopes"]
+        ),
+    ]
 
 
 def _load_sdk() -> None:

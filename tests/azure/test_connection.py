@@ -1,0 +1,34 @@
+"""What a call to Azure does by itself, and what it never does."""
+
+import asyncio
+
+from tests.support.arm.faults import Fault, error
+from tests.support.azure import Site
+
+
+async def test_an_unregistered_provider_is_reported_and_never_registered(tmp_path):
+    async with Site(tmp_path, "--failed-dwell=0") as site:
+        [machine] = await site.ids(1)
+        site.arm.access.unregistered.add("Microsoft.Compute")
+        await site.create(machine)
+        failed = await site.reaches(machine, "FAILED")
+        assert "MissingSubscriptionRegistration" in failed.last_error
+        assert site.arm.ledger.count("provider.register") == 0
+
+
+async def test_a_refused_call_is_not_sent_again_behind_the_executors_back(tmp_path):
+    async with Site(tmp_path) as site:
+        [machine] = await site.ids(1)
+        site.arm.faults.add(
+            Fault("vm.put", answer=error(503, "ServiceUnavailable", headers={"Retry-After": "200"}))
+        )
+        await site.create(machine)
+        async with asyncio.timeout(10):
+            while not site.arm.ledger.count("vm.put"):  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.01)
+        await site.passes(60)
+        assert site.arm.ledger.count("vm.put") == 1
+        assert await site.metric("bigfleet_azure_operation_retries_total", kind="create") == 1
+        await site.reaches(machine, "IDLE")
+        sent = {exchange.request_headers.get("User-Agent", "") for exchange in site.arm.exchanges}
+        assert any("bigfleet-azure/" in agent for agent in sent)
