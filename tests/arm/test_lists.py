@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.arm.client import vm_body
+from tests.arm.client import script_body, vm_body
 from tests.support.arm.faults import Fault
 
 
@@ -54,6 +54,27 @@ async def test_status_only_shows_power_and_no_tags(arm, client):
     assert "tags" not in status
     assert "storageProfile" not in status["properties"]
     assert status["properties"]["instanceView"]["statuses"][-1]["code"] == "PowerState/running"
+
+
+async def test_a_list_names_extensions_by_their_ids_only(client):
+    await client.created()
+    path = client.vm(rest="/extensions/hook")
+    await client.ended(await client.send("PUT", path, script_body()))
+    [vm] = (await client.get(in_group(client))).body["value"]
+    assert vm["resources"] == [{"id": path}]
+    [shown] = (await client.get(client.vm())).body["resources"]
+    assert shown["properties"]["provisioningState"] == "Succeeded"
+
+
+async def test_a_list_shows_what_machines_are_known_by(client):
+    await client.created()
+    [vm] = (await client.get(in_group(client))).body["value"]
+    shown = vm["properties"]
+    assert vm["tags"]["bigfleet-machine-id"] == "m-1"
+    assert shown["networkProfile"]["networkInterfaces"][0]["id"].startswith("/subscriptions/")
+    assert shown["storageProfile"]["osDisk"]["managedDisk"]["id"].endswith("/disks/m-1-os-a1")
+    assert shown.keys() >= {"vmId", "timeCreated", "provisioningState"}
+    assert "instanceView" not in shown
 
 
 async def test_the_list_of_the_subscription_writes_groups_in_capitals(arm, client):

@@ -5,6 +5,8 @@ import pytest
 from tests.arm.client import vm_body
 from tests.support.arm.access import Lock, Policy
 
+NETWORK = "Microsoft.Network"
+MISSING = "InvalidResourceReference"
 JOIN = "Microsoft.Network/virtualNetworks/subnets/join/action"
 
 
@@ -61,6 +63,62 @@ async def test_a_denied_linked_action_is_named_with_its_scope(arm, client):
     assert JOIN in answer.message
     assert arm.cloud.subnet_id in answer.message
     assert arm.vms() == []
+
+
+def referring(arm, kind, identity):
+    body = vm_body(arm)
+    properties = body["properties"]
+    nic = properties["networkProfile"]["networkInterfaceConfigurations"][0]["properties"]
+    inner = nic["ipConfigurations"][0]["properties"]
+    match kind.rpartition("/")[2]:
+        case "networkSecurityGroups":
+            nic["networkSecurityGroup"] = {"id": identity}
+        case "applicationSecurityGroups":
+            inner["applicationSecurityGroups"] = [{"id": identity}]
+        case "backendAddressPools":
+            inner["loadBalancerBackendAddressPools"] = [{"id": identity}]
+        case "availabilitySets":
+            properties["availabilitySet"] = {"id": identity}
+        case "capacityReservationGroups":
+            properties["capacityReservation"] = {"capacityReservationGroup": {"id": identity}}
+        case "diskEncryptionSets":
+            disk = properties["storageProfile"]["osDisk"]
+            disk["managedDisk"]["diskEncryptionSet"] = {"id": identity}
+        case "userAssignedIdentities":
+            body["identity"] = {"type": "UserAssigned", "userAssignedIdentities": {identity: {}}}
+    return body
+
+
+@pytest.mark.parametrize(
+    ("kind", "names", "code", "action"),
+    [
+        (f"{NETWORK}/networkSecurityGroups", ["a"], MISSING, "join/action"),
+        (f"{NETWORK}/applicationSecurityGroups", ["a"], MISSING, "joinIpConfiguration/action"),
+        (f"{NETWORK}/loadBalancers/backendAddressPools", ["a", "b"], MISSING, "join/action"),
+        ("Microsoft.Compute/availabilitySets", ["a"], "NotFound", "read"),
+        ("Microsoft.Compute/capacityReservationGroups", ["a"], "NotFound", "deploy/action"),
+        ("Microsoft.Compute/diskEncryptionSets", ["a"], "NotFound", "read"),
+        (
+            "Microsoft.ManagedIdentity/userAssignedIdentities",
+            ["a"],
+            "FailedIdentityOperation",
+            "assign/action",
+        ),
+    ],
+)
+async def test_what_a_vm_refers_to_must_be_there_and_may_be_denied(
+    client, kind, names, code, action
+):
+    arm = client.arm
+    body = referring(arm, kind, client.id(kind, *names))
+    assert (await client.put_vm(body=body)).code == code
+    arm.cloud.seed_named(kind, *names)
+    arm.access.denied.append(f"{kind}/{action}")
+    refused = await client.put_vm(body=body)
+    assert (refused.status, refused.code) == (403, "LinkedAuthorizationFailed")
+    assert f"{kind}/{action}" in refused.message
+    arm.access.denied.clear()
+    assert (await client.put_vm(body=body)).status == 201
 
 
 async def test_a_put_asks_for_every_action_of_its_parts(arm, client):
@@ -131,6 +189,39 @@ async def test_an_unregistered_provider_is_told_and_refuses(arm, client):
     assert (await client.get(path)).body["registrationState"] == "NotRegistered"
     answer = await client.put_vm()
     assert (answer.status, answer.code) == (409, "MissingSubscriptionRegistration")
+
+
+async def test_a_registration_that_nobody_may_make_is_counted(arm, client):
+    arm.access.unregistered.add("Microsoft.Compute")
+    path = client.subscription + "/providers/Microsoft.Compute"
+    answer = await client.send("POST", f"{path}/register", version="2021-04-01")
+    assert answer.body["registrationState"] == "Registered"
+    assert arm.ledger.count("provider.register") == 1
+    arm.access.allowed = {"Microsoft.Compute/virtualMachines/read"}
+    assert (await client.send("POST", f"{path}/register")).code == "AuthorizationFailed"
+
+
+async def test_what_was_used_is_compared_with_a_list(arm, client):
+    await client.get(client.vm())
+    await client.get(arm.cloud.subnet_id)
+    assert arm.access.unlisted({"microsoft.compute/virtualmachines/read"}) == {
+        "Microsoft.Network/virtualNetworks/subnets/read"
+    }
+
+
+@pytest.mark.parametrize(
+    ("ways", "shown"),
+    [
+        ({"way_out": False, "route_table": True}, {"routeTable"}),
+        ({"way_out": False, "default_outbound": True}, {"defaultOutboundAccess"}),
+        ({"way_out": False, "default_outbound": None}, set()),
+    ],
+)
+async def test_a_subnet_shows_its_ways_out(arm, client, ways, shown):
+    identity = arm.cloud.add_subnet("fleet", "fleet-net", "other", **ways)
+    properties = (await client.get(identity)).body["properties"]
+    told = {"natGateway", "routeTable", "defaultOutboundAccess"}
+    assert {key for key in told if properties.get(key)} == shown
 
 
 async def test_subnets_and_other_seeded_resources_are_read(arm, client):

@@ -138,3 +138,12 @@ def test_bucket_names_are_compared_where_current_ones_were_recorded() -> None:
     assert header_faults({name: "Microsoft.Compute/Other;3"}, current) == [f"value header {name}"]
     old = {name: "Microsoft.Compute/PutVM3Min;239"}
     assert header_faults(current, old) == []
+
+
+def test_a_text_that_is_echoed_may_be_any_text() -> None:
+    assert told({"forceUpdateTag": "op-1"}, {"forceUpdateTag": GUID}) == []
+    assert told({"forceUpdateTag": 1}, {"forceUpdateTag": GUID}) == ["kind $.forceUpdateTag"]
+
+
+def test_a_disk_of_a_deallocated_vm_may_lack_its_size() -> None:
+    assert told({"name": "d"}, {"name": "d", "diskSizeGB": 30}) == []

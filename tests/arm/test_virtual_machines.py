@@ -4,7 +4,8 @@ import copy
 
 import pytest
 
-from tests.arm.client import encoded, vm_body
+from tests.arm.client import encoded, spot, vm_body
+from tests.support.arm.images import PlatformImage
 
 ECHOED = {"hardwareProfile", "provisioningState", "vmId", "storageProfile", "networkProfile"}
 
@@ -89,7 +90,7 @@ async def test_custom_data_is_never_echoed(arm, client):
     ):
         assert "customData" not in str(answer.body)
         assert encoded("top secret") not in str(answer.body)
-    assert arm.vm("m-1").custom_data == encoded("top secret")
+    assert arm.vm("m-1").custom_bytes == b"top secret"
 
 
 async def test_user_data_is_shown_only_when_asked_for(arm, client):
@@ -112,7 +113,7 @@ async def test_a_vm_without_key_or_password_is_refused(arm, client):
     assert (await client.put_vm(body=body)).code == "InvalidParameter"
 
 
-@pytest.mark.parametrize("user", ["root", "admin", "Administrator"])
+@pytest.mark.parametrize("user", ["root", "admin", "Administrator", "support_388945a0", "u" * 65])
 async def test_reserved_user_names_are_refused(arm, client, user):
     body = vm_body(arm)
     body["properties"]["osProfile"]["adminUsername"] = user
@@ -174,6 +175,66 @@ async def test_premium_disks_need_a_size_that_has_them(arm, client):
     answer = await client.put_vm(body=vm_body(arm, size="Standard_D2_v5"))
     assert (answer.status, answer.code) == (400, "InvalidParameter")
     assert "Premium" in answer.message
+
+
+async def test_size_and_image_must_share_a_disk_controller(arm, client):
+    arm.cloud.images.add(PlatformImage("Old", "linux", "old", controllers="SCSI"))
+    body = vm_body(arm, size="Standard_D4s_v6")
+    storage = body["properties"]["storageProfile"]
+    storage["imageReference"] = {
+        "publisher": "Old",
+        "offer": "linux",
+        "sku": "old",
+        "version": "latest",
+    }
+    answer = await client.put_vm(body=body)
+    assert (answer.status, answer.code) == (400, "InvalidParameter")
+    assert "disk controller types supported by the OS image" in answer.message
+    storage["diskControllerType"] = "SCSI"
+    answer = await client.put_vm(body=body)
+    assert answer.body["error"]["target"] == "storageProfile.diskControllerType"
+
+
+@pytest.mark.parametrize(
+    ("image", "size", "profile", "marker"),
+    [
+        ("server-gen1", "Standard_D4s_v5", {"securityType": "TrustedLaunch"}, "provided image"),
+        ("server", "Standard_D4s_v5", {"securityType": "ConfidentialVM"}, "provided image"),
+        ("secret", "Standard_D4s_v5", {"securityType": "ConfidentialVM"}, "The VM size"),
+        ("arm", "Standard_D4ps_v5", {"securityType": "TrustedLaunch"}, "The VM size"),
+        ("server", "Standard_D2_v5", {"encryptionAtHost": True}, "Encryption at host"),
+    ],
+)
+async def test_security_that_size_or_image_lacks_is_refused(client, image, size, profile, marker):
+    arm = client.arm
+    offer = "ubuntu-24_04-lts"
+    arm.cloud.images.add(PlatformImage("Canonical", offer, "secret", confidential=True))
+    arm.cloud.images.add(PlatformImage("Canonical", offer, "arm", architecture="Arm64"))
+    arm.cloud.catalogue.sizes["standard_d2_v5"].capabilities["EncryptionAtHostSupported"] = "False"
+    body = vm_body(arm, size=size, securityProfile=profile)
+    body["properties"]["storageProfile"]["imageReference"]["sku"] = image
+    body["properties"]["storageProfile"]["osDisk"]["managedDisk"] = {}
+    answer = await client.put_vm(body=body)
+    assert answer.status == 400
+    assert marker in answer.message
+
+
+async def test_a_vm_may_get_another_security_type_than_was_asked_for(arm, client):
+    arm.quirks.security_type = "TrustedLaunch"
+    seen = await client.created(body=vm_body(arm, securityProfile={"securityType": "Standard"}))
+    assert seen.body["properties"]["securityProfile"] == {"securityType": "TrustedLaunch"}
+
+
+async def test_spot_goes_into_no_reservation_and_a_set_goes_into_no_zone(arm, client):
+    group = arm.cloud.seed_named("Microsoft.Compute/capacityReservationGroups", "reserved")
+    reserved = {"capacityReservationGroup": {"id": group}}
+    body = vm_body(arm, **spot(), capacityReservation=reserved)
+    assert (await client.put_vm(body=body)).status == 400
+    group = arm.cloud.seed_named("Microsoft.Compute/availabilitySets", "together")
+    body = vm_body(arm, zone="1", availabilitySet={"id": group})
+    assert (await client.put_vm(body=body)).code == "BadRequest"
+    answer = await client.put_vm(body=vm_body(arm, **spot(), availabilitySet={"id": group}))
+    assert answer.code == "AzureSpotVMNotSupportedInAvailabilitySet"
 
 
 async def test_an_ephemeral_disk_must_fit(arm, client):

@@ -14,7 +14,7 @@ unless a test says otherwise, nothing may be left that no machine holds.
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -108,6 +108,7 @@ class Site:
         seed_count: slots of the built-in mix: on-demand and spot, in zones 1 and 2.
         keep: names of VMs that may be there at the end; None asks only for parts and shells.
         leaks: whether anything may be left.
+        env: the daemon's environment; None = that of a service principal.
         double: further arguments of the double.
     """
 
@@ -121,6 +122,7 @@ class Site:
         leaks: bool = False,
         true: bool = True,
         arm: ArmDouble | None = None,
+        env: Mapping[str, str] | None = None,
         **double: Any,
     ) -> None:
         self.arm = arm or ArmDouble(speed=speed, **double)
@@ -128,6 +130,7 @@ class Site:
         self.state = folder / "state.db"
         self._flags = [f"--seed-count={seed_count}", *PATIENCE, *flags]
         self._keep, self._leaks, self._true = keep, leaks, true
+        self._env = env
         self._task: asyncio.Task[None] | None = None
         self._channel: grpc.aio.Channel | None = None
         self.daemon: Daemon | None = None
@@ -170,7 +173,7 @@ class Site:
                 *self._flags,
                 *flags,
             ],
-            environment(self.arm),
+            environment(self.arm) if self._env is None else self._env,
             lambda path: Path(path).read_bytes(),
         )
         self.daemon = Daemon(settings, self.arm.clock)

@@ -43,6 +43,11 @@ class Access:
     unregistered: set[str] = field(default_factory=set)
     """Resource providers that are not registered."""
 
+    def unlisted(self, actions: Iterable[str]) -> set[str]:
+        """The actions that were asked for and are not among these, compared without case."""
+        listed = {each.lower() for each in actions}
+        return {each for each in self.used if each.lower() not in listed}
+
     def check(self, call: Call, action: str) -> None:
         """All that ARM checks before a provider sees the call."""
         self.used.add(action)
@@ -80,7 +85,7 @@ class Access:
         lower = action.lower()
         if any(fnmatch.fnmatchcase(lower, each.lower()) for each in self.denied):
             return False
-        return self.allowed is None or lower in {each.lower() for each in self.allowed}
+        return self.allowed is None or any(lower == each.lower() for each in self.allowed)
 
     def _forbidden(self, call: Call, action: str) -> Refusal:
         return refusal(
@@ -111,7 +116,8 @@ class Access:
                 gateway=True,
             )
         provider = _provider(call.path)
-        if provider.lower() in {each.lower() for each in self.unregistered}:
+        unregistered = {each.lower() for each in self.unregistered}
+        if provider.lower() in unregistered and call.route != "provider.register":
             code = "MissingSubscriptionRegistration"
             message = (
                 f"The subscription is not registered to use namespace '{provider}'. See "

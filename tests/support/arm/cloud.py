@@ -61,9 +61,21 @@ class Cloud:
         return self.world.add_group(name, self.location)
 
     def add_subnet(
-        self, group: str, vnet: str, name: str, *, room: int = 4000, way_out: bool = True
+        self,
+        group: str,
+        vnet: str,
+        name: str,
+        *,
+        room: int = 4000,
+        way_out: bool = True,
+        route_table: bool = False,
+        default_outbound: bool | None = False,
     ) -> str:
-        """A subnet that is there from the start; its id."""
+        """A subnet that is there from the start; its id.
+
+        `way_out` gives it a NAT gateway; `default_outbound` None leaves the key out, as in subnets
+        that are older than it.
+        """
         kind = "Microsoft.Network/virtualNetworks"
         network = resource_id(self.subscription, group, kind, vnet)
         identity = f"{network}/subnets/{name}"
@@ -73,8 +85,12 @@ class Cloud:
             "delegations": [],
             "privateEndpointNetworkPolicies": "Disabled",
             "privateLinkServiceNetworkPolicies": "Enabled",
-            "defaultOutboundAccess": False,
         }
+        if default_outbound is not None:
+            properties["defaultOutboundAccess"] = default_outbound
+        if route_table:
+            table = resource_id(self.subscription, group, "Microsoft.Network/routeTables", "ways")
+            properties["routeTable"] = {"id": table}
         if way_out:
             nat = resource_id(self.subscription, group, "Microsoft.Network/natGateways", "out")
             properties["natGateway"] = {"id": nat}
@@ -97,8 +113,17 @@ class Cloud:
         return self.seed(resource_id(self.subscription, group, kind, *names), kind)
 
     def require(self, identity: str, by: str) -> Resource:
-        """What a body refers to, or Network's 400."""
+        """What a body refers to, or the refusal of the provider that it belongs to."""
         found = self.world.get(identity)
+        if found is None and "/microsoft.compute/" in identity.lower():
+            raise refusal(404, "NotFound", f"The resource '{identity}' was not found.")
+        if found is None and "/microsoft.managedidentity/" in identity.lower():
+            raise refusal(
+                400,
+                "FailedIdentityOperation",
+                f"Identity operation for resource '{by}' failed with error 'Failed to perform "
+                f"resource identity operation. Resource '{identity}' was not found.'.",
+            )
         if found is None:
             raise refusal(
                 400,

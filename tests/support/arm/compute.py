@@ -156,6 +156,10 @@ class Compute:
             image={"exactVersion": traits.exact_version} if traits.exact_version else {},
         )
         vm.extra["tagged"] = "tags" in body
+        if self._cloud.quirks.security_type:
+            vm.sent.setdefault("securityProfile", {})["securityType"] = (
+                self._cloud.quirks.security_type
+            )
         self._parts.check(vm)
         check_room(self._cloud, vm, size, self._parts.addresses_wanted(vm.sent))
         self._cloud.world.add(vm)
@@ -204,6 +208,7 @@ class Compute:
             vm.retag(tags)
             vm.extra["tagged"] = True
         merge(vm, body["properties"])
+        self._cloud.usages.recount(vm)
         if vm.shell:
             vm.state = "Creating"
             operation = self._provision(call, vm)

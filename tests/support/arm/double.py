@@ -29,6 +29,7 @@ from tests.support.arm.faults import Capacity, Faults, Lists, Quirks, Shortage
 from tests.support.arm.guests import Guest
 from tests.support.arm.identity import Identity
 from tests.support.arm.ledger import VM, Ledger
+from tests.support.arm.metadata import Metadata
 from tests.support.arm.network import Network
 from tests.support.arm.operations import Operations
 from tests.support.arm.parts import Parts
@@ -58,6 +59,7 @@ class ArmDouble:
         self.clock = clock or ArmClock(speed)
         self.cloud = Cloud(self.clock, guest=guest or Guest(), small_reads=small_reads)
         self.identity = Identity()
+        self.metadata = Metadata(self.identity)
         parts = Parts(self.cloud)
         self._compute = Compute(self.cloud, parts)
         self._extensions = Extensions(self.cloud, self._compute)
@@ -68,6 +70,8 @@ class ArmDouble:
         self._folder = folder
         self._stack = contextlib.AsyncExitStack()
         self.endpoint = ""
+        self.metadata_endpoint = ""
+        """For AZURE_POD_IDENTITY_AUTHORITY_HOST, where a daemon is to use a managed identity."""
         self.ca_file = ""
 
     async def start(self) -> None:
@@ -85,7 +89,9 @@ class ArmDouble:
         self._stack.push_async_callback(runner.cleanup)
         site = web.TCPSite(runner, "127.0.0.1", self._port, ssl_context=context)
         await site.start()
-        assert runner.addresses
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        assert len(runner.addresses) == 2
+        self.metadata_endpoint = f"http://127.0.0.1:{runner.addresses[1][1]}"
         self.endpoint = f"https://127.0.0.1:{runner.addresses[0][1]}"
         self.cloud.operations.endpoint = self.endpoint
         self.identity.endpoint = self.endpoint
@@ -227,7 +233,9 @@ class ArmDouble:
             "group.get": network.get_group,
             "subscription.get": network.get_subscription,
             "provider.get": network.get_provider,
+            "provider.register": network.register_provider,
             "token": self.identity.token,
+            "metadata.token": self.metadata.token,
             "openid-configuration": self.identity.configuration,
             "instance-discovery": self.identity.discovery,
             "blob": self._blob,

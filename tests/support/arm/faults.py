@@ -85,7 +85,7 @@ class Faults:
 
     def strike(self, call: Call) -> list[Fault]:
         """The faults that strike this call, which count it."""
-        found = []
+        found: list[Fault] = []
         for fault in self.all:
             if not fault.matches(call):
                 continue
@@ -139,6 +139,8 @@ class Lists:
     """Lists of the subscription write the group in capitals (recorded)."""
 
     def shows(self, name: str) -> bool:
+        if not self.hidden:
+            return not self.empty
         return not self.empty and not any(
             fnmatch.fnmatchcase(name.lower(), pattern.lower()) for pattern in self.hidden
         )
@@ -154,6 +156,8 @@ class Quirks:
     """The code of the 409 for a write while another runs; `preempt` lets the newer one win."""
     tags: int = 200
     """200, or 202 with a Location."""
+    security_type: str | None = None
+    """VMs get this one, whatever was asked for."""
     reserve_deleted: bool = False
     """NICs left by an ordinary deletion stay reserved too."""
     reservation: float = 180.0

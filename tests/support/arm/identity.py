@@ -1,10 +1,14 @@
 """Microsoft Entra: tokens for service principals and workload identities, and discovery.
 
-Tokens live in real time, since the client library that keeps them knows no other.
+Tokens live in real time, since the client library that keeps them knows no other. Who gives tokens
+to virtual machines is `metadata`'s.
 """
 
+import base64
+import json
 import secrets
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -19,6 +23,57 @@ _SAFE = {
 }
 _PUBLIC = _SAFE | {"Cache-Control": "max-age=86400, private"}
 _SECRET = _SAFE | {"Cache-Control": "no-store, no-cache", "Expires": "-1", "Pragma": "no-cache"}
+
+
+SECRET_GRANT = "secret"
+ASSERTION_GRANT = "assertion"
+METADATA_GRANT = "metadata"
+
+EXPIRED_SECRET = 7000222
+WRONG_SECRET = 7000215
+UNKNOWN_APPLICATION = 700016
+ASSERTION_OUT_OF_TIME = 700024
+ASSERTION_UNKNOWN = 700213
+OUTAGE = 90033
+# Number -> (error, status, text).
+_REFUSALS = {
+    UNKNOWN_APPLICATION: (
+        "unauthorized_client",
+        400,
+        "Application with identifier '{client}' was not found in the directory '{tenant}'. This "
+        "can happen if the application has not been installed by the administrator of the tenant "
+        "or consented to by any user in the tenant. You may have sent your authentication request "
+        "to the wrong tenant.",
+    ),
+    WRONG_SECRET: (
+        "invalid_client",
+        401,
+        "Invalid client secret provided. Ensure the secret being sent in the request is the client "
+        "secret value, not the client secret ID, for a secret added to app '{client}'.",
+    ),
+    EXPIRED_SECRET: (
+        "invalid_client",
+        401,
+        "The provided client secret keys for app '{client}' are expired. Visit the Azure portal to "
+        "create new keys for your app: https://aka.ms/NewClientSecret, or consider using "
+        "certificate credentials for added security: https://aka.ms/certCreds.",
+    ),
+    ASSERTION_OUT_OF_TIME: (
+        "invalid_client",
+        401,
+        "Client assertion is not within its valid time range.",
+    ),
+    ASSERTION_UNKNOWN: (
+        "invalid_client",
+        401,
+        "No matching federated identity record found for presented assertion subject.",
+    ),
+    OUTAGE: (
+        "temporarily_unavailable",
+        503,
+        "The service is temporarily unavailable. Please retry the request.",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -36,35 +91,25 @@ class Identity:
         self.endpoint = endpoint
         self.clients = {CLIENT: SECRET}
         self.assertions: set[str] | None = None
-        """Federated tokens that are accepted; None = any."""
+        """Federated tokens that are accepted; None = any that has not expired."""
+        self.expired_secrets: set[str] = set()
+        self.refusing: int | None = None
+        """While set, every request is refused with this number, like `OUTAGE`."""
         self.lifetime = 86_399
+        """Seconds that tokens live; 2 lets two refreshes happen within a short test."""
         self.issued = 0
+        self.requests: Counter[str] = Counter()
+        """Token requests by grant, refused ones too: `secret`, `assertion`, `metadata`."""
         self._tokens: dict[str, Token] = {}
 
     def token(self, call: Call) -> Answer:
         form: Mapping[str, str] = call.body if isinstance(call.body, dict) else {}
         client = form.get("client_id", "")
-        if client not in self.clients:
-            raise _invalid_client(
-                "unauthorized_client",
-                700016,
-                f"Application with identifier '{client}' was not found in the directory.",
-                status=400,
-            )
         assertion = form.get("client_assertion")
-        if assertion is not None:
-            good = self.assertions is None or assertion in self.assertions
-        else:
-            good = form.get("client_secret") == self.clients[client]
-        if not good:
-            raise _invalid_client(
-                "invalid_client",
-                7000215,
-                "Invalid client secret provided. Ensure the secret being sent in the request is "
-                "the client secret value, not the client secret ID, for a secret added to app "
-                f"'{client}'.",
-                status=401,
-            )
+        self.requests[SECRET_GRANT if assertion is None else ASSERTION_GRANT] += 1
+        wrong = self.refusing or self._wrong(client, form.get("client_secret", ""), assertion)
+        if wrong is not None:
+            raise _refused(wrong, client, call.parameters["tenant"])
         return Answer(
             200,
             {
@@ -76,6 +121,18 @@ class Identity:
             },
             dict(_SECRET),
         )
+
+    def _wrong(self, client: str, secret: str, assertion: str | None) -> int | None:
+        if client not in self.clients:
+            return UNKNOWN_APPLICATION
+        if assertion is not None:
+            if _expired(assertion):
+                return ASSERTION_OUT_OF_TIME
+            known = self.assertions is None or assertion in self.assertions
+            return None if known else ASSERTION_UNKNOWN
+        if secret in self.expired_secrets:
+            return EXPIRED_SECRET
+        return None if secret == self.clients[client] else WRONG_SECRET
 
     def issue(self, principal: str, seconds: float | None = None) -> str:
         """A token for whoever needs one without asking over the wire."""
@@ -160,7 +217,29 @@ def _unauthorized(code: str, message: str, description: str = "") -> Refusal:
     return refusal(401, code, message, gateway=True, headers={"WWW-Authenticate": challenge})
 
 
-def _invalid_client(error: str, number: int, text: str, *, status: int) -> Refusal:
+def federated_token(seconds: float = 3600.0) -> str:
+    """What a cluster writes into the token file of a workload: a JWT, here without signature."""
+
+    def part(value: Json) -> str:
+        return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+    claims: Json = {"sub": "system:serviceaccount:fleet:azure", "exp": int(time.time() + seconds)}
+    return f"{part({'alg': 'RS256', 'kid': secrets.token_hex(4)})}.{part(claims)}.signature"
+
+
+def _expired(assertion: str) -> bool:
+    """Whether it is a JWT of the past; other texts have no time in them."""
+    try:
+        claims = assertion.split(".")[1]
+        expires = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["exp"]
+    except (IndexError, KeyError, ValueError):
+        return False
+    return float(expires) <= time.time()
+
+
+def _refused(number: int, client: str, tenant: str) -> Refusal:
+    error, status, wording = _REFUSALS[number]
+    text = wording.format(client=client, tenant=tenant)
     trace = "00000000-0000-0000-0000-000000000000"
     stamp = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime())
     body: Json = {

@@ -21,6 +21,7 @@ class PlatformImage:
     trusted_launch: bool = True
     plan: bool = False
     agent: bool = True
+    confidential: bool = False
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -37,6 +38,9 @@ class ImageTraits:
     exact_version: str | None = None
     agent: bool = True
     plan: bool = False
+    controllers: str = "SCSI, NVMe"
+    trusted_launch: bool = True
+    confidential: bool = False
 
 
 _UBUNTU = "ubuntu-24_04-lts"
@@ -87,7 +91,7 @@ class Images:
             "osState": "Generalized",
             "hyperVGeneration": traits.generation,
             "architecture": traits.architecture,
-            "features": [],
+            "features": _features(traits),
             "identifier": {"publisher": "test", "offer": name, "sku": name},
         }
         if not self._world.get(definition):
@@ -135,6 +139,9 @@ class Images:
             image.version,
             image.agent,
             image.plan,
+            image.controllers,
+            image.trusted_launch,
+            image.confidential,
         )
 
     def get_platform(self, call: Call) -> Answer:
@@ -147,7 +154,9 @@ class Images:
             {"name": "IsAcceleratedNetworkSupported", "value": "True"},
         ]
         if image.trusted_launch:
-            features.insert(0, {"name": "SecurityType", "value": "TrustedLaunchSupported"})
+            both = "TrustedLaunchAndConfidentialVmSupported"
+            value = both if image.confidential else "TrustedLaunchSupported"
+            features.insert(0, {"name": "SecurityType", "value": value})
         properties: Json = {
             "hyperVGeneration": image.generation,
             "architecture": image.architecture,
@@ -198,3 +207,11 @@ class Images:
         self._world.add(resource, seeded=True)
         self._traits[identity.lower()] = traits
         return identity
+
+
+def _features(traits: ImageTraits) -> list[Json]:
+    """Of a gallery image: what is not listed is not supported, but for SCSI."""
+    features = [{"name": "DiskControllerTypes", "value": traits.controllers}]
+    if traits.trusted_launch:
+        features.append({"name": "SecurityType", "value": "TrustedLaunchSupported"})
+    return features

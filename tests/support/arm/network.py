@@ -8,10 +8,10 @@ from tests.support.arm.ledger import NIC, PUBLIC_IP
 from tests.support.arm.operations import NETWORK
 from tests.support.arm.parts import Parts, reserved
 from tests.support.arm.resources import Nic, Resource, guid, missing, resource_id
-from tests.support.arm.rules import ids_in, invalid
+from tests.support.arm.rules import ids_in
 from tests.support.arm.tags import check_tags
 from tests.support.arm.vm_lists import page
-from tests.support.arm.wire import Answer, Call, Json, refusal
+from tests.support.arm.wire import Answer, Call, Json, invalid, refusal
 
 
 class Network:
@@ -163,6 +163,13 @@ class Network:
             "registrationState": state,
         }
         return Answer(200, body)
+
+    def register_provider(self, call: Call) -> Answer:
+        """What nobody may do unasked; it works, so that a test can see that it was done."""
+        name = call.parameters["namespace"].lower()
+        unregistered = self._cloud.access.unregistered
+        unregistered -= {each for each in unregistered if each.lower() == name}
+        return self.get_provider(call)
 
     def _running(
         self,

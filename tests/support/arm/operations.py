@@ -238,7 +238,8 @@ class Operations:
 
     def _url(self, operation: Operation, call: Call, collection: str) -> str:
         location = operation.resource.location
-        filler = "".join(random.Random(operation.id).choices(_SIGNATURE, k=URL_FILLER))
+        start = int(operation.id[:8], 16) % URL_FILLER
+        filler = _SIGNATURES[start : start + URL_FILLER]
         third = URL_FILLER // 3
         partition = f"p={guid()}&" if operation.provider == COMPUTE else ""
         return (
@@ -249,4 +250,6 @@ class Operations:
         )
 
 
-_SIGNATURE = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+_SIGNATURES = "".join(random.Random(0).choices(_ALPHABET, k=2 * URL_FILLER))
+"""Each operation's URL shows another part of it."""

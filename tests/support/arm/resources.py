@@ -4,8 +4,9 @@ import itertools
 import re
 import uuid
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tests.support.arm.clock import Timeline
@@ -69,15 +70,15 @@ class Resource:
     operation: "Operation | None" = None
     """The write that is running on it."""
 
-    @property
+    @cached_property
     def name(self) -> str:
         return name_of(self.id)
 
-    @property
+    @cached_property
     def group(self) -> str:
         return group_of(self.id)
 
-    @property
+    @cached_property
     def key(self) -> str:
         return self.id.lower()
 
@@ -131,7 +132,10 @@ class World:
         self.subscription = subscription
         self.groups: dict[str, Resource] = {}
         self.graves: deque[Grave] = deque()
+        self.watchers: list[Callable[[Resource, int], None]] = []
+        """Told of every birth (1) and end (-1)."""
         self._resources: dict[str, Resource] = {}
+        self._by_type: dict[str, dict[str, Resource]] = {}
         self._numbers = itertools.count(1)
 
     def now(self) -> float:
@@ -153,6 +157,7 @@ class World:
         resource.created = self.now()
         resource.number = next(self._numbers)
         self._resources[resource.key] = resource
+        self._by_type.setdefault(resource.type.lower(), {})[resource.key] = resource
         entry = Entry(
             id=resource.id,
             type=resource.type,
@@ -163,12 +168,17 @@ class World:
             parent=parent,
         )
         self.ledger.born(entry)
+        for watch in self.watchers:
+            watch(resource, 1)
         return resource
 
     def remove(self, resource: Resource) -> None:
         """End it. Its tags in the ledger stay as they were."""
         if self._resources.pop(resource.key, None) is None:
             return
+        del self._by_type[resource.type.lower()][resource.key]
+        for watch in self.watchers:
+            watch(resource, -1)
         now = self.now()
         while self.graves and self.graves[0].deleted < now - GRAVE_KEPT:
             self.graves.popleft()
@@ -202,8 +212,11 @@ class World:
 
     def of_type(self, kind: str) -> Iterator[Resource]:
         """All of one type, in order of birth."""
-        wanted = kind.lower()
-        return (each for each in self._resources.values() if each.type.lower() == wanted)
+        return iter(list(self._by_type.get(kind.lower(), {}).values()))
+
+    def count(self, kind: str) -> int:
+        """How many there are of one type."""
+        return len(self._by_type.get(kind.lower(), {}))
 
     def recently_deleted(self, identity: str, seconds: float) -> bool:
         since = self.now() - seconds

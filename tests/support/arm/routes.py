@@ -226,6 +226,12 @@ ROUTES: tuple[Route, ...] = (
         "Microsoft.Resources/subscriptions/providers/read",
     ),
     Route(
+        "provider.register",
+        "POST",
+        _SUB + "/providers/{namespace}/register",
+        "Microsoft.Resources/subscriptions/providers/register/action",
+    ),
+    Route(
         "resource.get",
         "GET",
         _GROUP + "/providers/{namespace}/{resourceType}/{resourceName}",
@@ -235,9 +241,12 @@ ROUTES: tuple[Route, ...] = (
     Route("token", "POST", "/{tenant}/oauth2/v2.0/token"),
     Route("openid-configuration", "GET", "/{tenant}/v2.0/.well-known/openid-configuration"),
     Route("instance-discovery", "GET", "/common/discovery/instance"),
+    Route("metadata.token", "GET", "/metadata/identity/oauth2/token"),
     Route("blob", "GET", "/boot-diagnostics/{vmId}/{blob}"),
 )
-OUTSIDE_ARM = frozenset({"token", "openid-configuration", "instance-discovery", "blob"})
+OUTSIDE_ARM = frozenset(
+    {"token", "openid-configuration", "instance-discovery", "metadata.token", "blob"}
+)
 
 
 def find(method: str, path: str) -> tuple[Route, dict[str, str]] | None:

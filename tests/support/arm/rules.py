@@ -9,19 +9,23 @@ import re
 from typing import Any
 
 from tests.support.arm.cloud import Cloud
+from tests.support.arm.fit import check_fit
 from tests.support.arm.images import ImageTraits
 from tests.support.arm.skus import Size
-from tests.support.arm.wire import Json, Refusal, refusal
+from tests.support.arm.wire import Json, invalid, refusal
 
 MAX_CUSTOM_DATA = 65_535
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,62}[A-Za-z0-9])?")
-_RESERVED_USERS = {"admin", "administrator", "root", "test", "user", "guest", "sys", "backup"}
+_RESERVED_USERS = (
+    *("administrator", "admin", "user", "user1", "test", "user2", "test1", "user3", "admin1", "1"),
+    *("123", "a", "actuser", "adm", "admin2", "aspnet", "backup", "console", "david", "guest"),
+    *("john", "owner", "root", "server", "sql", "support", "support_388945a0", "sys", "test2"),
+    *("test3", "user4", "user5"),
+)
+"""Disallowed values of `adminUsername` (compute API description)."""
+_MAX_USER = 64
 _GIB = 1 << 30
 _ARM_ID = re.compile(r"/subscriptions/[^/]+/resourceGroups/[^/]+/providers/.+", re.IGNORECASE)
-
-
-def invalid(code: str, message: str, target: str | None = None) -> Refusal:
-    return refusal(400, code, message, target=target)
 
 
 def check_vm(cloud: Cloud, name: str, body: Json) -> tuple[Size, ImageTraits]:
@@ -49,6 +53,7 @@ def check_vm(cloud: Cloud, name: str, body: Json) -> tuple[Size, ImageTraits]:
     _check_zone(body, size)
     _check_spot(properties, size)
     traits = _check_image(cloud, body, properties, size)
+    check_fit(properties, size, traits)
     _check_disk(properties, size, traits)
     _check_network(properties, size)
     _check_references(cloud, body, properties)
@@ -71,7 +76,7 @@ def _check_names(name: str, properties: Json) -> None:
     if not user:
         message = "Required parameter 'adminUsername' is missing (null)."
         raise invalid("InvalidParameter", message, "adminUsername")
-    if user.lower() in _RESERVED_USERS:
+    if user.lower() in _RESERVED_USERS or len(user) > _MAX_USER:
         message = "The Admin Username specified is not allowed."
         raise invalid("InvalidParameter", message, "adminUsername")
     keys = ((profile.get("linuxConfiguration") or {}).get("ssh") or {}).get("publicKeys")
@@ -192,11 +197,6 @@ def _check_disk(properties: Json, size: Size, traits: ImageTraits) -> None:
         raise invalid("InvalidParameter", message, "osDisk.diskSizeGB")
     if disk.get("diffDiskSettings"):
         _check_ephemeral(disk, size, wanted or traits.size_gb)
-    controllers = size.capabilities.get("DiskControllerTypes", "SCSI")
-    chosen = profile.get("diskControllerType")
-    if chosen and chosen.lower() not in controllers.lower():
-        message = f"The VM size '{size.name}' does not support the disk controller '{chosen}'."
-        raise invalid("InvalidParameter", message, "storageProfile.diskControllerType")
 
 
 def _check_ephemeral(disk: Json, size: Size, wanted: int) -> None:

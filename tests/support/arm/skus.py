@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.support.arm.faults import Capacity
 from tests.support.arm.ledger import NIC, PUBLIC_IP
-from tests.support.arm.resources import World
+from tests.support.arm.resources import Resource, World
 from tests.support.arm.vms import Vm
 from tests.support.arm.wire import Answer, Call, Json, refusal
 
@@ -100,28 +100,37 @@ class Usages:
         self._world = world
         self._catalogue = catalogue
         self._capacity = capacity
+        self._used: Counter[str] = Counter()
+        self._shares: dict[str, Counter[str]] = {}
+        world.watchers.append(self._count)
 
     def compute_used(self) -> Counter[str]:
         """By name; every VM counts until it is deleted, deallocated or not."""
-        used: Counter[str] = Counter()
-        for each in self._world.of_type("Microsoft.Compute/virtualMachines"):
-            assert isinstance(each, Vm)
-            size = self._catalogue.get(each.size)
-            if size is None:
-                continue
-            used["virtualMachines"] += 1
-            if each.spot:
-                used["lowPriorityCores"] += size.cores
-            else:
-                used["cores"] += size.cores
-                used[size.family] += size.cores
-        return used
+        return self._used
+
+    def recount(self, vm: Vm) -> None:
+        """A VM may have another size now."""
+        self._count(vm, -1)
+        self._count(vm, 1)
+
+    def _count(self, resource: Resource, change: int) -> None:
+        if not isinstance(resource, Vm):
+            return
+        if change < 0:
+            self._used -= self._shares.pop(resource.key)
+            return
+        size = self._catalogue.get(resource.size)
+        assert size is not None, resource.size
+        names = ("lowPriorityCores",) if resource.spot else ("cores", size.family)
+        share = Counter({"virtualMachines": 1, **dict.fromkeys(names, size.cores)})
+        self._shares[resource.key] = share
+        self._used += share
 
     def network_used(self) -> Counter[str]:
         return Counter(
             {
-                "PublicIPAddresses": sum(1 for _ in self._world.of_type(PUBLIC_IP)),
-                "NetworkInterfaces": sum(1 for _ in self._world.of_type(NIC)),
+                "PublicIPAddresses": self._world.count(PUBLIC_IP),
+                "NetworkInterfaces": self._world.count(NIC),
             }
         )
 

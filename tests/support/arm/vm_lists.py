@@ -1,6 +1,7 @@
 """Lists of VMs: pages of fifty with nextLink, run-time status only, and lists that lie."""
 
 import functools
+import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import urlencode
@@ -52,8 +53,16 @@ class VmLists:
             call,
             VM,
             group,
-            lambda vm: _status_only(vm) if status_only else vm.view(),
+            _status_only if status_only else _listed,
         )
+
+
+def _listed(vm: Resource) -> Json:
+    """The model; extensions are named by their ids only (recorded)."""
+    body = vm.view()
+    if "resources" in body:
+        body["resources"] = [{"id": each["id"]} for each in body["resources"]]
+    return body
 
 
 def _status_only(vm: Resource) -> Json:
@@ -75,12 +84,10 @@ def _status_only(vm: Resource) -> Json:
 def page(cloud: Cloud, call: Call, kind: str, group: str | None, view: Any = None) -> Answer:
     """One page of resources in order of birth; the token is the number of the last one."""
     after = int(call.query.get("$skiptoken", "0"))
-    entries = [
-        (number, body)
-        for number, body in _visible(cloud, kind, group, view or Resource.view)
-        if number > after
-    ]
-    entries.sort(key=lambda entry: entry[0])
+    visible = _visible(cloud, kind, group, after, view or Resource.view)
+    # The dead, which come last, belong between the living.
+    ordered = sorted(visible, key=lambda entry: entry[0]) if cloud.lists.lag else visible
+    entries = list(itertools.islice(ordered, cloud.lists.page + 1))
     shown, rest = entries[: cloud.lists.page], entries[cloud.lists.page :]
     value = [body() for _, body in shown]
     if group is None and cloud.lists.capital_groups:
@@ -93,12 +100,15 @@ def page(cloud: Cloud, call: Call, kind: str, group: str | None, view: Any = Non
 
 
 def _visible(
-    cloud: Cloud, kind: str, group: str | None, view: Any
+    cloud: Cloud, kind: str, group: str | None, after: int, view: Any
 ) -> Iterable[tuple[int, Callable[[], Json]]]:
     lag, now = cloud.lists.lag, cloud.world.now()
+    wanted = None if group is None else group.lower()
 
     def chosen(resource: Resource) -> bool:
-        here = group is None or resource.group.lower() == group.lower()
+        if resource.number <= after:
+            return False
+        here = wanted is None or resource.group.lower() == wanted
         return here and cloud.lists.shows(resource.name) and resource.created <= now - lag
 
     for each in cloud.world.of_type(kind):

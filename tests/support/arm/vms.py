@@ -1,5 +1,6 @@
 """Virtual machines as Compute answers them: model and instance view."""
 
+import base64
 from dataclasses import dataclass, field
 
 from tests.support.arm.clock import stamp
@@ -71,6 +72,11 @@ class Vm(Resource):
     def custom_data(self) -> str | None:
         return self.os_profile.get("customData")
 
+    @property
+    def custom_bytes(self) -> bytes:
+        """What the guest finds as its customData."""
+        return base64.b64decode(self.custom_data or "")
+
     def view(self, *, instance: bool = False, user_data: bool = False, tags: bool = True) -> Json:
         """The model, as GETs and lists answer it."""
         body: Json = {
@@ -100,6 +106,9 @@ class Vm(Resource):
                 "statuses": [_status("succeeded", "Provisioning succeeded", self.changed)],
             }
         ]
+        diagnostics = (self.sent.get("diagnosticsProfile") or {}).get("bootDiagnostics") or {}
+        if diagnostics.get("enabled"):
+            view["bootDiagnostics"] = {}
         if self.extensions:
             view["extensions"] = [each.instance_view() for each in self.extensions.values()]
         view["hyperVGeneration"] = self.generation

@@ -124,6 +124,11 @@ def fault_body(
     return {"error": error} if wrapped else error
 
 
+def invalid(code: str, message: str, target: str | None = None) -> Refusal:
+    """The 400 of a body that cannot be."""
+    return refusal(400, code, message, target=target)
+
+
 def refusal(
     status: int,
     code: str,

@@ -8,7 +8,6 @@ import asyncio
 import logging
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bigfleet_azure.backends.azure import bootstrap, guest_report, tags
@@ -188,8 +187,7 @@ class Binder:
         """Wait until the script has ended; why it failed, or None."""
         name = work.machine_id
         try:
-            over = partial(_hook_over, key=_rerun_key(work))
-            await self._vms.end(reply, kind="extension.put", vm=name, over=over)
+            await self._vms.end(reply, kind="extension.put", vm=name, over=_ask)
         except ArmError as error:
             failure = error.failure
         else:
@@ -340,21 +338,5 @@ def _key(extension: Json) -> str:
 
 
 def _ask(vm: Json | None) -> Over:
-    return Over.ASK
-
-
-def _hook_over(vm: Json | None, key: str) -> Over:
-    """What a list says about a script, where it shows the VM's extensions."""
-    for extension in (vm or {}).get("resources") or []:
-        if str(extension.get("name") or "").lower() != EXTENSION or not _key(extension):
-            continue
-        if _key(extension) != key:
-            return Over.ASK
-        match state_of(extension):
-            case "creating" | "updating" | "transitioning":
-                return Over.RUNNING
-            case "succeeded":
-                return Over.DONE
-            case _:
-                return Over.ASK
+    """No list tells: it names a VM's extensions by their ids only (recorded)."""
     return Over.ASK

@@ -97,8 +97,8 @@ class Connection:
         if self._compute_client is not None:
             return
         await asyncio.to_thread(_load_sdk)
-        # azure-identity logs each request for a token, with its headers, at info level.
-        logging.getLogger("azure").setLevel(logging.WARNING)
+        # It logs each request for a token, and each refusal, which is a condition of ours.
+        logging.getLogger("azure").setLevel(logging.ERROR)
         from azure.mgmt.compute.aio import ComputeManagementClient
 
         self._session = _session(self._options)

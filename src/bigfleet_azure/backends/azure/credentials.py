@@ -25,6 +25,10 @@ AUTHORITIES = {
 """Token services of the clouds (azure-identity `AzureAuthorityHosts`)."""
 
 
+IMDS_SECONDS = 10
+"""How long the machine's metadata service is given to answer (field case G5)."""
+
+
 class CredentialTrouble(Exception):
     """No token can be had. The text says what the token service said, without secrets."""
 
@@ -65,11 +69,11 @@ def _made(method: str, options: AzureOptions) -> "AsyncTokenCredential":
         common["connection_verify"] = str(options.arm_ca)
     match method:
         case "workload-identity":
-            return aio.WorkloadIdentityCredential(
-                tenant_id=given.tenant_id,
-                client_id=given.client_id,
-                token_file_path=str(given.token_file),
-                **common,
+            file = given.token_file
+            assert file is not None
+            # azure-identity's own class keeps what it read for ten minutes, be it replaced or not.
+            return aio.ClientAssertionCredential(
+                given.tenant_id, given.client_id, lambda: file.read_text().strip(), **common
             )
         case "service-principal":
             assert given.client_secret is not None
@@ -77,7 +81,9 @@ def _made(method: str, options: AzureOptions) -> "AsyncTokenCredential":
             return aio.ClientSecretCredential(given.tenant_id, given.client_id, secret, **common)
         case "managed-identity":
             # An empty id means the one identity that the machine has.
-            return aio.ManagedIdentityCredential(client_id=given.client_id or None)
+            return aio.ManagedIdentityCredential(
+                client_id=given.client_id or None, connection_timeout=IMDS_SECONDS
+            )
         case _:
             return aio.AzureCliCredential(tenant_id=given.tenant_id or "")
 

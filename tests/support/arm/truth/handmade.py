@@ -73,6 +73,24 @@ _DEFINITIONS: dict[str, Any] = {
         "ext_expires_in",
         "access_token",
     ),
+    # Microsoft Learn, "How to use managed identities for Azure resources on an Azure VM to acquire
+    # an access token": all numbers are texts.
+    "MetadataToken": _closed(
+        {
+            "access_token": _TEXT,
+            "client_id": _TEXT,
+            "expires_in": _TEXT,
+            "expires_on": _TEXT,
+            "ext_expires_in": _TEXT,
+            "not_before": _TEXT,
+            "resource": _TEXT,
+            "token_type": _TEXT,
+        },
+        "access_token",
+        "expires_on",
+        "resource",
+        "token_type",
+    ),
     "TokenError": _closed(
         {
             "error": _TEXT,
@@ -139,6 +157,7 @@ HANDMADE = Document("handmade", {"definitions": _DEFINITIONS})
 
 ANSWERS: Mapping[str, str] = {
     "token": "Token",
+    "metadata.token": "MetadataToken",
     "openid-configuration": "OpenIdConfiguration",
     "instance-discovery": "InstanceDiscovery",
     "compute.operation": "ComputeOperation",

@@ -176,6 +176,11 @@ class Truth:
                 found[fault] = found.get(fault, 0) + 1
         return [f"{fault} ({count} times)" for fault, count in found.items()]
 
+    def assert_held(self, exchanges: Iterable[Said]) -> None:
+        """Fail with everything that `hold` finds."""
+        found = self.hold(exchanges)
+        assert not found, "untrue to Azure:\n  " + "\n  ".join(found)
+
     def unheld(self, exchanges: Iterable[Said]) -> set[str]:
         """The outcomes among these that neither a description nor a recording speaks of."""
         return {

@@ -35,6 +35,7 @@ class Route:
 
 
 ROUTES: tuple[Route, ...] = (
+    Route("metadata.token", "GET", r"/metadata/identity/oauth2/token"),
     Route("token", "POST", _TENANT + r"/oauth2/v2\.0/token"),
     Route("openid-configuration", "GET", _TENANT + r"/v2\.0/\.well-known/openid-configuration"),
     Route("instance-discovery", "GET", r"/common/discovery/instance"),
@@ -114,6 +115,7 @@ ROUTES: tuple[Route, ...] = (
     Route("group.get", "GET", _GROUP),
     Route("subscription.get", "GET", _SUBSCRIPTION),
     Route("provider.get", "GET", _SUBSCRIPTION + r"/providers/[^/]+"),
+    Route("provider.register", "POST", _SUBSCRIPTION + r"/providers/[^/]+/register"),
     Route("resource.get", "GET", _GROUP + r"/providers/[^/]+/[^/]+/[^/]+"),
     Route("blob", "GET", r"/boot-diagnostics/[^/]+/[^/]+"),
 )
