@@ -13,10 +13,10 @@ FIRST_MACHINE := azure-eastus-od-d4s-v5-1-000
 SOURCES := src tests scripts $(wildcard benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help run arm test test-slow venv venv-lint lint format lock proto bench bench-azure docs clean
+.PHONY: help run arm test test-slow test-kubernetes venv venv-lint lint format lock proto bench bench-azure docs clean
 
 help: ## Print this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-15s %s\n", $$1, $$2 }'
 
 run: venv ## Start the daemon on the simulated region with 32 slots
 	@echo
@@ -36,6 +36,10 @@ test: venv ## Run the tests (all but the slow group)
 
 test-slow: venv ## Run the slow group of tests
 	$(BIN)/pytest -n $(WORKERS) -m slow $(ARGS)
+
+test-kubernetes: venv ## Run the tests against a real kube-apiserver (its first build takes minutes)
+	$(BIN)/python -m scripts.build_kubernetes
+	$(BIN)/pytest -m kubernetes tests/kubernetes $(ARGS)
 
 venv: $(VENV)/.stamp-test ## Make .venv with the test group (nothing to do while the lock is unchanged)
 

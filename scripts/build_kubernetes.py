@@ -1,7 +1,7 @@
 """Build etcd and kube-apiserver from their Go modules for `make test-kubernetes`.
 
-They are built once into a cache folder and used from there; the first build takes about seven
-minutes on two cores, later calls none. The folder is BIGFLEET_TEST_TOOLS, else
+They are built once into a cache folder and used from there; the first build takes five to
+seven minutes on two cores, later calls none. The folder is BIGFLEET_TEST_TOOLS, else
 ~/.cache/bigfleet-azure-tools. Run it as `python -m scripts.build_kubernetes`. Which servers are
 started, and how, belongs to `tests.support.kube`.
 """
@@ -142,7 +142,7 @@ def main() -> int:
     missing = [program for program in PROGRAMS if not (kept / program.file).exists()]
     if missing and shutil.which("go") is None:
         print("SKIPPED: Go is not installed, so no kube-apiserver was built", file=sys.stderr)
-        return 1
+        return 0
     kept.mkdir(parents=True, exist_ok=True)
     for program in missing:
         print(f"Building {program.file} into {kept} ...", flush=True)

@@ -63,7 +63,7 @@ async def rig(folder: Path) -> AsyncIterator[Rig]:
 async def held(call: Coroutine[Any, Any, None]) -> str:
     """The text of the trouble that the call is held by."""
     with pytest.raises(BackendError) as caught:
-        await call
+        await asyncio.wait_for(call, 15)
     assert caught.value.kind is FailureKind.TRANSIENT
     assert caught.value.retry_after is not None
     return str(caught.value)

@@ -11,14 +11,21 @@ from pathlib import Path
 
 import pytest
 
+from scripts import build_kubernetes
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 # What each tool is built with; a tool without an entry has no excuse to be missing.
-BASIS = {"grpcurl": "go"}
+BASIS = {"grpcurl": "go", **{program.file: "go" for program in build_kubernetes.PROGRAMS}}
 
 
 def require_tool(name: str) -> Path:
     """Return the path of the program `name`, or skip or fail the calling test."""
-    places = [str(ROOT / ".tools" / "bin"), sysconfig.get_path("scripts"), os.environ["PATH"]]
+    places = [
+        str(ROOT / ".tools" / "bin"),
+        sysconfig.get_path("scripts"),
+        str(build_kubernetes.folder()),
+        os.environ["PATH"],
+    ]
     found = shutil.which(name, path=os.pathsep.join(places))
     if found:
         return Path(found)

@@ -78,10 +78,11 @@ class Parts:
 
     def notes(self) -> dict[str, str]:
         """What operators may want to know and need not act on."""
-        withheld = sum(offering.withheld for offering in self.inventory.offerings())
+        offerings = self.inventory.offerings()
+        withheld = [one.offer for one in offerings if one.withheld and one.offer.count]
         if not withheld:
             return {}
-        return {"capacity": f"{withheld} offerings withheld: {self.blocks.text()}"}
+        return {"capacity": f"{len(withheld)} offerings withheld: {self.blocks.text(withheld)}"}
 
 
 def assemble(

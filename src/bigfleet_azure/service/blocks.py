@@ -7,7 +7,7 @@ slots is `service.catalogue`.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from bigfleet_azure.domain.errors import FailureKind
@@ -154,8 +154,9 @@ class Blocks:
         for way, gauge in self._gauges.items():
             gauge.set(sum(way in block.until for block in self._standing.values()))
 
-    def text(self) -> str:
-        """What is short, for people; empty when nothing is."""
-        texts = [block.shortage.text for block in self._standing.values()]
+    def text(self, offers: Collection[Offer]) -> str:
+        """What these offers are short of, for people; empty when they are short of nothing."""
+        shortages = (block.shortage for block in self._standing.values())
+        texts = [short.text for short in shortages if any(map(short.covers, offers))]
         rest = [f"and {len(texts) - SHOWN} more"] if len(texts) > SHOWN else []
         return "; ".join(texts[:SHOWN] + rest)

@@ -96,6 +96,13 @@ class FakeCluster:
         self._oldest = self.version + 1
         self.version += 1
 
+    def bookmark(self) -> None:
+        """Tell every watch that wants to know it the version that it may go on from."""
+        metadata = {"resourceVersion": str(self.version)}
+        event = {"type": "BOOKMARK", "object": {"kind": "Node", "metadata": metadata}}
+        for stream in self._streams:
+            stream.put_nowait(event)
+
     def refuse(self, call: str, status: int, body: Any = "", times: int = -1) -> Trouble:
         if isinstance(body, str):
             body = {"kind": "Status", "message": body, "code": status}
@@ -175,7 +182,11 @@ class FakeCluster:
         self._streams.add(stream)
         try:
             while event := await stream.get():  # type: ignore[assignment]
-                await response.write(json.dumps(event).encode() + b"\n")
+                if (
+                    event["type"] != "BOOKMARK"
+                    or request.query.get("allowWatchBookmarks") == "True"
+                ):
+                    await response.write(json.dumps(event).encode() + b"\n")
             await response.write(b'{"type": "MODIFIED", "obj')
             assert request.transport is not None
             request.transport.abort()

@@ -223,31 +223,37 @@ class Binder:
     async def wait_ready(self, work: Assignment) -> None:
         """Return once the node is Ready: the hook has seen it, or the cluster says so."""
         try:
-            vm = await self._own(work)
-            if power_of(statuses_of(vm)) in POWERLESS:
-                raise lost(work.machine_id, f"power state VM {power_of(statuses_of(vm))}")
             if self._options.readiness is GuestMethod.HOOK:
                 await self._hook_ended(work)
             else:
-                await self._node_ready(work, vm)
+                await self._node_ready(work)
         except ArmError as error:
             raise self._planner.refused(error.failure, work) from error
 
+    async def _works(self, work: Assignment) -> None:
+        """Find out that the VM is there and runs, or that it is lost."""
+        power = power_of(statuses_of(await self._own(work)))
+        if power in POWERLESS:
+            raise lost(work.machine_id, f"power state VM {power}")
+
     async def _hook_ended(self, work: Assignment) -> None:
         """The hook ends when the node is Ready: it must have been this operation's."""
+        await self._works(work)
         extension = await self._vms.clients.get_extension(work.machine_id, EXTENSION)
         if extension is None or _key(extension).partition(".")[0] != work.operation_id:
             raise lost(work.machine_id, f"it does not hold the bootstrap of {work.operation_id}")
 
-    async def _node_ready(self, work: Assignment, vm: Json) -> None:
+    async def _node_ready(self, work: Assignment) -> None:
+        """Watch the cluster, and now and then the VM: trouble of the one is no call to the other."""
         joins_by_itself = self._options.bootstrap_method is BootstrapMethod.NONE
         waiting = asyncio.ensure_future(
             self._kubernetes.wait_ready(
                 work.cluster,
                 work.machine_id,
-                vm_id=_vm_id(vm),
+                vm_id=self._vms.read_parts(work.parts).vm_id,
                 host=work.host,
                 since=None if joins_by_itself else work.progress.begun,
+                deadline=work.deadline,
             )
         )
         try:
@@ -256,7 +262,7 @@ class Binder:
                 await asyncio.wait({waiting, pause}, return_when=asyncio.FIRST_COMPLETED)
                 pause.cancel()
                 if not waiting.done():
-                    await self._own(work)
+                    await self._works(work)
             waiting.result()
         finally:
             waiting.cancel()

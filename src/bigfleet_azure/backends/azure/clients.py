@@ -293,6 +293,7 @@ class Clients(Connection):
         state = str(reply.body.get("status") or "").lower()
         if state in ("failed", "canceled", "cancelled"):
             failure = answers.operation_failed(call, reply.body, headers, self._clock.now())
+            self.count(failure)
             return Reading(done=True, failure=failure, retry_after=None, body=reply.body)
         # A `Location` answers 202 without a state until it is over.
         done = state == "succeeded" or (not state and reply.status != 202)

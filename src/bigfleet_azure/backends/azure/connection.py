@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from bigfleet_azure import __version__
-from bigfleet_azure.backends.azure import answers
+from bigfleet_azure.backends.azure import answers, errors
 from bigfleet_azure.backends.azure.arm import ArmError, Failure
 from bigfleet_azure.backends.azure.credentials import CredentialTrouble, open_credential
 from bigfleet_azure.backends.azure.options import AzureOptions
@@ -264,8 +264,16 @@ class Connection:
             call, response.status_code, response.headers, _content(response), self._clock.now()
         )
 
+    def count(self, failure: Failure) -> None:
+        """Show a refusal or a failed operation in the metrics."""
+        code = errors.metric_code(errors.classify(failure))
+        self._metrics.arm_failures.labels(failure.call, code).inc()
+
     def _failed(self, failure: Failure) -> ArmError:
-        self._metrics.arm_calls.labels(failure.call, "error").inc()
+        verdict = errors.classify(failure)
+        self._metrics.arm_calls.labels(failure.call, "success" if verdict.gone else "error").inc()
+        if not verdict.gone:
+            self.count(failure)
         logger.debug(
             "ARM refused a call",
             extra={

@@ -32,8 +32,9 @@ SILENCE_SECONDS = 75.0
 """A watch without a line for so long is opened anew: bookmarks come about every minute, and a
 connection may be dead without a sign."""
 
-HOLD_SECONDS = 5.0
-"""After which an operation asks a cluster again that could not be asked."""
+HOLD_SECONDS = 15.0
+"""After which an operation asks a cluster again that could not be asked; each such try also reads
+the VM, and a thousand operations may wait for one cluster."""
 
 MESSAGE_CHARACTERS = 400
 

@@ -42,6 +42,7 @@ class Planner:
         self._metrics = metrics
         self._sizes = SizeTable(options.location)
         self._images: dict[str, ImageFacts] = {}
+        self._absent: dict[str, str] = {}
         self._offers: dict[tuple[object, ...], Offer] = {}
         self._told: set[str] = set()
         self._throwaway_key = ""
@@ -62,16 +63,25 @@ class Planner:
         """Take over what Azure says of an image."""
         self._images[image] = facts
 
+    def learn_absent(self, name: str, fault: str) -> None:
+        """Take over that an image or a subnet cannot be had, and why; "" when it can."""
+        self._absent[name] = fault
+
     def images(self) -> set[str]:
         """The images of all offerings."""
         return {profile.image for profile in self._profiles()}
 
-    def subnets(self) -> set[str]:
-        """The subnets of all offerings."""
-        return {profile.subnet_id for profile in self._profiles()}
+    def subnets(self) -> dict[str, bool]:
+        """The subnets of all offerings; whether all machines there get addresses of their own."""
+        found: dict[str, bool] = {}
+        for profile in self._profiles():
+            found[profile.subnet_id] = found.get(profile.subnet_id, True) and profile.public_ip
+        return found
 
     def _profiles(self) -> Iterator[VmProfile]:
-        yield self._options.profile
+        """Those of the offerings; while none is known, what the flags say."""
+        if not self._offers:
+            yield self._options.profile
         for offer in self._offers.values():
             yield self.profile(offer)
 
@@ -96,7 +106,8 @@ class Planner:
 
     def facts(self, offer: Offer) -> Facts:
         """What is published about an offer."""
-        self._offers[(*offer.place, offer.shape_digest)] = offer
+        if offer.zone:  # without one only the size is asked about
+            self._offers[(*offer.place, offer.shape_digest)] = offer
         profile = self.profile(offer)
         return published.facts(
             offer,
@@ -109,7 +120,9 @@ class Planner:
     def faults(self, offer: Offer) -> list[str]:
         """Why an offer cannot be had at all, as far as that is known."""
         profile = self.profile(offer)
-        return preflight.faults(offer, profile, self._sizes, self._images.get(profile.image))
+        absent = [self._absent.get(name) for name in (profile.image, profile.subnet_id)]
+        known = preflight.faults(offer, profile, self._sizes, self._images.get(profile.image))
+        return [*(fault for fault in absent if fault), *known]
 
     def body(self, work: Assignment, suffix: str) -> Json:
         """The PUT that makes the operation's VM.
@@ -152,7 +165,6 @@ class Planner:
         """A refusal as the service understands it, with what it says about other offers."""
         verdict = errors.classify(failure)
         refusal = errors.backend_error(failure, work.machine_id)
-        self._metrics.arm_failures.labels(failure.call, errors.metric_code(verdict)).inc()
         if verdict.seconds:
             refusal.shortage = shortages.shortage(
                 verdict.scope,

@@ -48,6 +48,8 @@ class Surveyor:
         self._clock = clock
         self._report = report
         self._sizes_at = float("-inf")
+        self._settled: set[str] = set()
+        self._closed: dict[str, str] = {}
 
     async def check(self) -> None:
         """Check the settings against Azure.
@@ -55,10 +57,7 @@ class Surveyor:
         Raises:
             BackendError: INVALID with every fault, or the first trouble that may pass.
         """
-        checks = [self._group(), self._sizes(), self._providers()]
-        checks += [self._subnet(one) for one in self._planner.subnets()]
-        checks += [self._image(one) for one in self._planner.images()]
-        found = await asyncio.gather(*(self._fault(check) for check in checks))
+        found = await self._faults(self._group(), self._sizes(), *self._unsettled())
         faults = [text for text in found if text]
         if faults:
             raise BackendError(FailureKind.INVALID, "\n".join(faults), code="Settings")
@@ -68,12 +67,26 @@ class Surveyor:
         try:
             if self._clock.now() - self._sizes_at > SIZES_SECONDS:
                 await self._sizes()
+            await self._faults(*self._unsettled())
             rows = await asyncio.gather(
                 self._clients.compute_usages(), self._clients.network_usages()
             )
         except ArmError as error:
             raise errors.backend_error(error.failure, "the survey of quota") from error
         return [*self._planner.quota_shortages(*rows), *self._planner.impossible()]
+
+    def _unsettled(self) -> list[Awaitable[str]]:
+        """Checks of what is new or was found wanting: what was found good is not asked again."""
+        checks: list[Awaitable[str]] = []
+        if PROVIDERS_CONDITION not in self._settled:
+            checks.append(self._providers())
+        subnets = self._planner.subnets()
+        checks += [self._subnet(one, subnets[one]) for one in subnets if one not in self._settled]
+        checks += [self._image(one) for one in self._planner.images() if one not in self._settled]
+        return checks
+
+    async def _faults(self, *checks: Awaitable[str]) -> list[str]:
+        return await asyncio.gather(*(self._fault(check) for check in checks))
 
     async def _fault(self, check: Awaitable[str]) -> str:
         try:
@@ -108,6 +121,8 @@ class Surveyor:
             state = str((found or {}).get("registrationState") or "unknown")
             if state.lower() not in ("registered", "registering"):
                 missing.append(f"{namespace} is {state}")
+        if not missing:
+            self._settled.add(PROVIDERS_CONDITION)
         self._report(
             PROVIDERS_CONDITION,
             f"{' and '.join(missing)}: register with `az provider register --namespace`"
@@ -116,18 +131,25 @@ class Surveyor:
         )
         return ""
 
-    async def _subnet(self, subnet_id: str) -> str:
+    async def _subnet(self, subnet_id: str, addressed: bool) -> str:
+        """Look at a subnet; `addressed`: all of its machines get public IP addresses."""
         try:
             subnet = await self._clients.read("subnet.get", subnet_id, NETWORK_API)
         except ArmError as error:
             if errors.classify(error.failure).kind is not FailureKind.DENIED:
                 raise
             logger.warning("the subnet may be joined but not read: %s", error)
-            return ""
+            return self._judged(subnet_id, "")
         if subnet is None:
-            return f"subnet {subnet_id} does not exist; correct --subnet-id"
-        self._report(SUBNET_CONDITION, _no_way_out(subnet, subnet_id))
-        return ""
+            return self._judged(
+                subnet_id, f"subnet {subnet_id} does not exist; correct --subnet-id"
+            )
+        self._closed.pop(subnet_id, None)
+        closed = None if addressed else _no_way_out(subnet, subnet_id)
+        if closed:
+            self._closed[subnet_id] = closed
+        self._report(SUBNET_CONDITION, "; ".join(self._closed.values()) or None)
+        return self._judged(subnet_id, "", settled=not closed)
 
     async def _image(self, image: str) -> str:
         """Read what an image needs; "" also when it cannot be read."""
@@ -137,11 +159,19 @@ class Surveyor:
             if errors.classify(error.failure).kind is not FailureKind.DENIED:
                 raise
             logger.warning("the image may be used but not read: %s", error)
-            return ""
+            return self._judged(image, "")
         if found is None:
-            return f"image {image} does not exist in {self._options.location}; correct --image"
+            where = self._options.location
+            return self._judged(image, f"image {image} does not exist in {where}; correct --image")
         self._planner.learn_image(image, found)
-        return ""
+        return self._judged(image, "")
+
+    def _judged(self, name: str, fault: str, *, settled: bool = True) -> str:
+        """Let the planner know whether an image or a subnet can be had."""
+        self._planner.learn_absent(name, fault)
+        if settled and not fault:
+            self._settled.add(name)
+        return fault
 
 
 def _no_way_out(subnet: Json, subnet_id: str) -> str | None:
