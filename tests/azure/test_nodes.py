@@ -1,4 +1,4 @@
-"""Readiness and drain by Kubernetes, and images that join by themselves, through the whole daemon."""
+"""Readiness and drain by Kubernetes, and images that join by themselves, in the whole daemon."""
 
 import asyncio
 from contextlib import asynccontextmanager

@@ -198,7 +198,7 @@ async def test_lists_in_parallel_from_the_start_stay_within_the_smaller_size() -
 async def test_a_bucket_that_others_drain_is_not_emptied_by_us(
     call: str, bucket: str, drain: float, left: float
 ) -> None:
-    caller = Caller(Azure(latency=(0.01, 0.05)))
+    caller = Caller(Azure(latency=(0.1, 0.6)))
     caller.azure.buckets.drain(bucket, drain)
     caller.azure.buckets._find(bucket, SUBSCRIPTION).take(0.0)
     caller.azure.buckets._find(bucket, SUBSCRIPTION)._tokens = 30

@@ -244,7 +244,7 @@ class Binder:
             raise lost(work.machine_id, f"it does not hold the bootstrap of {work.operation_id}")
 
     async def _node_ready(self, work: Assignment) -> None:
-        """Watch the cluster, and now and then the VM: trouble of the one is no call to the other."""
+        """Watch the cluster, and now and then the VM; trouble of the one calls the other not."""
         joins_by_itself = self._options.bootstrap_method is BootstrapMethod.NONE
         waiting = asyncio.ensure_future(
             self._kubernetes.wait_ready(

@@ -16,6 +16,9 @@ MARGIN_SHARE = 1 / 40
 """Share of a bucket that is left alone. The nearer Azure's own count comes to it, the slower we
 take, so that a bucket which others drain is not emptied by us between two answers. Ours."""
 
+LOWEST_COUNT = 0.5
+"""What an empty bucket of Azure's is taken to hold when our pace is set by it. Ours."""
+
 SHORTEST_SLEEP_SECONDS = 0.001
 """Rounding must not make a wait of no length. Ours."""
 
@@ -48,6 +51,7 @@ class Bucket:
         self._at = clock.now()
         self._closed_until = 0.0
         self._in_flight = 0
+        self._pace = 1.0
         self._queues: tuple[deque[asyncio.Future[None]], ...] = tuple(deque() for _ in Lane)
         self._server: asyncio.Task[None] | None = None
         self.waiting = 0
@@ -113,9 +117,12 @@ class Bucket:
             self._larger = None
             self._level, self._at = self._most, self._clock.now()
             remaining -= self._in_flight
-        # Azure's count is rounded down; without a margin to make up for it, the rest is not taken.
-        certain = remaining + min(1, self._margin) - self._margin
         self._regain()
+        self._pace = 1.0
+        if remaining < self._margin:
+            self._pace = max(remaining, LOWEST_COUNT) / self._margin
+        # What Azure says is rounded down, and what is left of one token may be on its way to us.
+        certain = max(remaining + min(1, self._margin) - self._margin, min(remaining, 1))
         self._level = min(self._level, certain)
 
     def close(self, seconds: float) -> None:
@@ -140,8 +147,12 @@ class Bucket:
             return
         room = self._most - self._in_flight - self._level
         if room > 0:
-            self._level += min(room, max(0.0, now - self._at) * self._size.a_second)
+            self._level += min(room, max(0.0, now - self._at) * self._regained_a_second)
         self._at = now
+
+    @property
+    def _regained_a_second(self) -> float:
+        return self._size.a_second * self._pace
 
     def _needs(self, lane: Lane) -> float:
         return 1.0 + (self._reserve if lane is Lane.POLL else 0.0)
@@ -180,6 +191,6 @@ class Bucket:
                 continue
             missing = self._needs(lane) - self._left()
             closed = self._closed_until - self._clock.now()
-            wait = max(closed, missing / self._size.a_second, SHORTEST_SLEEP_SECONDS)
+            wait = max(closed, missing / self._regained_a_second, SHORTEST_SLEEP_SECONDS)
             await self._clock.sleep(wait)
         self._server = None

@@ -6,6 +6,7 @@ The checks find every fault at once; what Azure does not answer is no fault and 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from http import HTTPStatus
 from typing import Any
 
 from bigfleet_azure.backends.azure import errors
@@ -156,10 +157,12 @@ class Surveyor:
         try:
             found = await look_up(self._clients, image)
         except ArmError as error:
-            if errors.classify(error.failure).kind is not FailureKind.DENIED:
+            if errors.classify(error.failure).kind is FailureKind.DENIED:
+                logger.warning("the image may be used but not read: %s", error)
+                return self._judged(image, "")
+            if error.failure.status != HTTPStatus.NOT_FOUND:
                 raise
-            logger.warning("the image may be used but not read: %s", error)
-            return self._judged(image, "")
+            found = None
         if found is None:
             where = self._options.location
             return self._judged(image, f"image {image} does not exist in {where}; correct --image")
