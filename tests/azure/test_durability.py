@@ -67,6 +67,9 @@ STEPS: dict[str, list[tuple[str, Side, int]]] = {
 }
 """By kind: the call at which the daemon is stopped, where in it, and calls of that name before."""
 
+NO_SWEEP = "--reconcile-interval=0"
+"""What an operation leaves is not to be cleared up by somebody else."""
+
 KILLS = 4
 """Of one seed: twenty in all."""
 
@@ -104,7 +107,7 @@ async def test_an_operation_killed_at_any_step_reaches_its_goal_and_nothing_is_d
     tmp_path, kind
 ):
     steps = STEPS[kind]
-    async with Site(tmp_path, seed_count=2 * len(steps)) as site:
+    async with Site(tmp_path, NO_SWEEP, seed_count=2 * len(steps)) as site:
         arm = site.arm
         machines = await site.ids(len(steps))
         await asyncio.gather(*(prepared(site, machine, kind) for machine in machines))
@@ -278,7 +281,7 @@ async def test_ten_machines_live_on_over_daemons_that_are_killed_at_random_momen
     tmp_path, monkeypatch, seed
 ):
     chance = random.Random(seed)
-    async with Site(tmp_path, seed_count=20, keep=()) as site:
+    async with Site(tmp_path, NO_SWEEP, seed_count=20, keep=()) as site:
         shard = Shard(site)
         commits = Commits(monkeypatch, shard)
         machines = await site.ids(10)

@@ -673,7 +673,7 @@ async def test_a_guest_that_never_reports_is_named_at_the_deadline(tmp_path):
 
 
 async def test_a_machine_that_quota_kept_out_tells_limit_and_usage(tmp_path):
-    async with site_of(tmp_path, "--create-timeout=5m") as site:
+    async with site_of(tmp_path, "--create-timeout=30m") as site:
         first, second = await site.ids(2)
         await site.idle(first)
         site.arm.capacity.quotas["standardDSv5Family"] = 4

@@ -180,7 +180,7 @@ def test_a_managed_image_says_what_it_can_and_no_marks() -> None:
 
 def test_a_gallery_version_is_read_with_the_definition_it_belongs_to() -> None:
     cloud = ArmDouble().cloud
-    traits = ImageTraits(architecture="Arm64", size_gb=12)
+    traits = ImageTraits(architecture="Arm64", size_gb=12, controllers="SCSI")
     identity = cloud.images.add_gallery_version("g", "gallery", "talos", "1.12.5", traits)
     pinned = asked(cloud, identity)
     assert pinned is not None

@@ -19,7 +19,7 @@ import pytest
 from bigfleet_azure._pb import provider_pb2 as pb
 from bigfleet_azure.daemon.app import Daemon, StartError
 from bigfleet_azure.daemon.settings import SettingsError, resolve
-from tests.azure.test_guides import ENTRY, GALLERY, SET, Json, rid, site_of
+from tests.azure.test_guides import ENTRY, GALLERY, MANAGED, SET, Json, rid, site_of
 from tests.support.arm.double import ArmDouble
 from tests.support.arm.images import PlatformImage
 from tests.support.azure import Site, azure_flags, environment
@@ -257,6 +257,34 @@ async def test_what_a_changed_file_names_in_vain_is_withheld_until_it_exists(
         machine = await of_size(site, "d4ds")
         await site.idle(machine)
         assert site.arm.ledger.count("vm.put") == 1
+
+
+async def test_what_is_no_longer_offered_is_not_named_any_more(tmp_path):
+    old = ENTRY | {"vm_size": "Standard_D2_v2"}
+    still = ENTRY | {"vm_size": "Standard_D4ps_v5"}
+    async with site_of(tmp_path, offerings=[GOOD, old, still], speed=FAST) as site:
+        await site.shows("capacity: 2 offerings withheld", old["vm_size"], still["vm_size"])
+        rewrite(tmp_path, GOOD, still)
+        text = await site.shows("capacity: 1 offerings withheld", still["vm_size"])
+        assert old["vm_size"] not in text
+
+
+async def test_an_image_that_vanished_leaves_the_other_machines_alone(tmp_path):
+    """Old versions are cleaned out of galleries; a restart must not hold everything for that."""
+    entries = [GOOD, ENTRY | {"image": MANAGED}]
+    async with site_of(tmp_path, offerings=entries, keep=()) as site:
+        machine = await of_size(site, "d4s")
+        await site.idle(machine)
+        await site.kill()
+        image = site.arm.world.get(MANAGED)
+        assert image is not None
+        site.arm.world.remove(image)
+        await site.boot()
+        await site.shows("substrate", MANAGED)
+        await site.delete(machine)
+        await site.reaches(machine, "SPECULATIVE")
+        text = await site.shows("capacity: 1 offerings withheld", f"image {MANAGED} does not exist")
+        assert "substrate" not in text
 
 
 async def test_an_image_that_only_a_changed_file_names_is_held_against_its_size(tmp_path):

@@ -426,3 +426,89 @@ async def test_slots_follow_the_offerings_between_restarts_and_used_ones_stay_un
         assert set(slots) <= grown.keys()
         assert grown[slots[3]].state == pb.MACHINE_STATE_CONFIGURED
         await site.idle(slots[2])
+
+
+# Loss
+
+
+@pytest.mark.behaviour(70, 71)
+async def test_a_lost_machine_takes_a_step_only_after_a_list_has_shown_the_last_one(tmp_path):
+    async with Site(tmp_path, "--reconcile-interval=30s", keep=()) as site:
+        bound, free = await site.ids(2)
+        await asyncio.gather(site.configured(bound, group="1"), site.idle(free))
+        site.arm.vanish(bound)
+        site.arm.vanish(free)
+        await site.reaches(bound, "DRAINING")
+        await site.reaches(free, "DELETING")
+        await site.passes(200)
+        assert (await site.get(bound)).state == pb.MACHINE_STATE_DRAINING
+        assert (await site.get(free)).state == pb.MACHINE_STATE_DELETING
+        await site.machines()
+        failed = await site.reaches(bound, "FAILED")
+        assert "host lost" in failed.last_error
+        assert (failed.cluster, dict(failed.shard_metadata)) == ("blue", {"group": "1"})
+        empty = await site.reaches(free, "SPECULATIVE")
+        assert not empty.HasField("host")
+        await site.idle(free)
+        await site.delete(free)
+        await site.reaches(free, "SPECULATIVE")
+
+
+@pytest.mark.behaviour(72)
+async def test_a_vm_in_state_failed_is_given_back_when_free_and_left_alone_when_bound(tmp_path):
+    async with Site(tmp_path, "--reconcile-interval=30s") as site:
+        bound, free = await site.ids(2)
+        await asyncio.gather(site.configured(bound), site.idle(free))
+        for machine in (bound, free):
+            site.arm.vm(machine).state = "Failed"
+        await site.reaches(free, "SPECULATIVE", by_list=True)
+        await until(lambda: [vm.name for vm in site.arm.vms()] == [bound])
+        await site.passes(120)
+        assert (await site.get(bound)).state == pb.MACHINE_STATE_CONFIGURED
+        await site.drain(bound)
+        await site.reaches(bound, "IDLE", "FAILED")
+
+
+@pytest.mark.behaviour(72)
+async def test_a_machine_lost_amid_an_operation_fails_and_says_so(tmp_path):
+    guest = Scripted()
+    async with Site(tmp_path, guest=guest, keep=()) as site:
+        machines = await one_of_each(site)
+        for route in ("vm.put", "extension.put", "vm.delete"):
+            site.arm.faults.add(Fault(route, times=None, seconds=300))
+        for kind, machine in machines.items():
+            await ask(site, kind, machine)
+        await until(lambda: len(site.arm.operations.running()) == 4)
+        for kind, machine in machines.items():
+            if kind != "create":
+                site.arm.vanish(machine)
+        site.arm.faults.clear()
+        for kind in ("configure", "drain"):
+            failed = await site.reaches(machines[kind], "FAILED")
+            assert "ResourceNotFound" in failed.last_error
+        await site.reaches(machines["delete"], "SPECULATIVE")
+        await site.reaches(machines["create"], "IDLE")
+        await site.delete(machines["create"])
+        await site.reaches(machines["create"], "SPECULATIVE")
+
+
+# What operators see
+
+
+@pytest.mark.behaviour(90)
+async def test_calls_to_azure_are_counted_and_timed_by_what_they_are_for(tmp_path):
+    async with Site(tmp_path, keep=()) as site:
+        [machine] = await site.ids(1)
+        refusal = error(429, "TooManyRequests", headers={"Retry-After": "5"})
+        site.arm.faults.add(Fault("vm.put", answer=refusal))
+        for kind in KINDS:
+            await ask(site, kind, machine)
+            await site.reaches(machine, TARGETS[kind])
+        calls = "bigfleet_azure_api_calls_total"
+        for op in ("CreateVM", "Configure", "Drain", "DeleteVM", "ListVMs"):
+            assert await site.metric(calls, op=op, outcome="success") >= 1, op
+            assert await site.metric("bigfleet_azure_api_duration_seconds_count", op=op) >= 1, op
+        assert await site.metric(calls, op="CreateVM", outcome="error") == 1
+        assert await site.metric("bigfleet_azure_reconcile_total", outcome="success") >= 1
+        assert await site.metric("bigfleet_azure_panics_total") == 0
+        assert (await site.page("/readyz")) == (200, "ready")

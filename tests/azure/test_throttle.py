@@ -189,16 +189,16 @@ async def test_lists_in_parallel_from_the_start_stay_within_the_smaller_size() -
 @pytest.mark.parametrize(
     ("call", "bucket", "drain", "left"),
     [
-        ("vm.put", "global-writes", 140, 10),
+        ("vm.put", "global-writes", 147, 3),
         ("vm.put", "PutVM", 7, 500 / 60 - 7),
-        ("vm.get", "global-reads", 345, 30),
+        ("vm.get", "global-reads", 370, 5),
         ("vm.list", "HighCostGet", 4, 1),
     ],
 )
 async def test_a_bucket_that_others_drain_is_not_emptied_by_us(
     call: str, bucket: str, drain: float, left: float
 ) -> None:
-    caller = Caller(Azure(latency=(0.1, 0.6)))
+    caller = Caller(Azure(latency=(0.01, 0.05)))
     caller.azure.buckets.drain(bucket, drain)
     caller.azure.buckets._find(bucket, SUBSCRIPTION).take(0.0)
     caller.azure.buckets._find(bucket, SUBSCRIPTION)._tokens = 30
@@ -214,9 +214,8 @@ async def test_a_bucket_that_others_drain_is_not_emptied_by_us(
     await asyncio.sleep(120)
     for each in workers:
         each.cancel()
-    # Refusals make us wait; what counts is that they stay rare, and that we get what is left.
-    assert len(caller.azure.refused) <= done * 0.02
-    assert done >= 0.5 * min(left * 120, 1200)
+    assert caller.azure.refused == []
+    assert done >= 0.7 * left * 120, "what others leave is had"
 
 
 @looptime

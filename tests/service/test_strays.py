@@ -515,3 +515,18 @@ async def test_what_an_earlier_store_made_before_ours_began_is_no_other_daemon_s
         await passes(rig, 4)
         assert rig.backend.hosts == {}
         assert conditions(rig) == {}
+
+
+async def test_a_dry_run_names_what_belongs_to_nobody_and_removes_nothing() -> None:
+    hosts = {"elsewhere-000": host()}
+    async with rig_with(hosts, "--leftovers=report") as rig:
+        rig.backend.leftovers = [part("elsewhere-001", "nic-9")]
+        await passes(rig, 5)
+        plan = conditions(rig)["leftovers"]
+        assert "/hosts/elsewhere-000" in plan
+        assert "nic-9" in plan
+        assert rig.backend.reclaimed == []
+        rig.backend.hosts.clear()
+        rig.backend.leftovers = []
+        await passes(rig, 1)
+        assert "leftovers" not in conditions(rig)

@@ -13,6 +13,7 @@ unless a test says otherwise, nothing may be left that no machine holds.
 
 import asyncio
 import logging
+import random
 import socket
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
@@ -38,6 +39,8 @@ KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEyAUFGPAbN8CqmM4q4mMCb2EG4kFNbBc2Xb7
 
 PATIENCE = [f"--{kind}-timeout=2h" for kind in ("create", "configure", "drain", "delete")]
 """At three hundred times the usual speed the usual minutes are over before a test has looked."""
+
+_PORTS = 12_000, 32_000
 
 _WIDE = [
     ("grpc.max_receive_message_length", 256 * 1024 * 1024),
@@ -180,7 +183,13 @@ class Site:
         self._task = asyncio.create_task(self.daemon.serve(), name="daemon")
         self._channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=_WIDE)
         if wait:
-            await self.machines(wait_for_ready=True)
+            serving = asyncio.create_task(self.machines(wait_for_ready=True))
+            await asyncio.wait({serving, self._task}, return_when=asyncio.FIRST_COMPLETED)
+            if self._task.done():
+                serving.cancel()
+                await self._task
+                raise AssertionError("the daemon stopped before it served")
+            await serving
 
     async def kill(self) -> None:
         """End the daemon as a SIGKILL would: nothing of what it does is finished."""
@@ -327,6 +336,8 @@ class Site:
 
 
 def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
+    """A port from below those that the system gives to connections: none takes it meanwhile."""
+    while True:
+        port = random.randrange(*_PORTS)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port

@@ -180,6 +180,7 @@ class Daemon:
             await self._start_backend(parts, patient=False)
             await self._apply_first(parts, offers)
             await substrate.inventoried(parts.reconciler, self._clock)
+            await parts.survey.take()  # what cannot be had is not shown for a moment either
             await self._listen(stack, parts, certificates)
             parts.opened.set()
             parts.take_up(snapshot)
@@ -284,6 +285,7 @@ class Daemon:
             self._conditions.set("offerings", str(error))
             return
         self._conditions.clear("offerings")
+        await parts.survey.take()
         logger.info(
             "offerings applied",
             extra={

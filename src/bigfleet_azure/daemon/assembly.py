@@ -128,6 +128,7 @@ def assemble(
         clock=clock,
         metrics=metrics,
         created=snapshot.created,
+        remove=settings.leftovers == "remove",
     )
     executor = Executor(
         backend=backend,

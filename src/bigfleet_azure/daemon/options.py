@@ -195,6 +195,15 @@ PLAIN_OPTIONS: tuple[Option, ...] = (
         "under a new id; 0 = never.",
     ),
     Option(
+        name="leftovers",
+        parse=values.choice("remove", "report"),
+        default="remove",
+        metavar="remove|report",
+        group=_OPERATIONS,
+        help="What is done with hosts and parts of ours that belong to no machine: report only "
+        "names what would be removed, as the condition `leftovers`.",
+    ),
+    Option(
         name="reconcile-interval",
         parse=values.interval,
         default="2m",

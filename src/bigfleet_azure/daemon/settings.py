@@ -80,6 +80,7 @@ class Settings:
     drain_concurrency: int
     delete_concurrency: int
     failed_dwell: timedelta
+    leftovers: str
     reconcile_interval: timedelta
     tls_cert: Path | None
     tls_key: Path | None

@@ -38,6 +38,7 @@ YIELD_EVERY = 500
 
 UNPLACED_CONDITION = "unplaced-machines"
 SHARED_CONDITION = "owner-shared"
+PLAN_CONDITION = "leftovers"
 
 _Key = tuple[str, str, str]
 
@@ -55,11 +56,13 @@ class Strays:
         clock: Clock,
         metrics: Metrics,
         created: float,
+        remove: bool,
     ) -> None:
         """Take the service's parts.
 
         Args:
             created: Unix seconds at which our store's life began.
+            remove: whether what belongs to nobody is removed, or only shown.
         """
         self._inventory = inventory
         self._journal = journal
@@ -68,6 +71,7 @@ class Strays:
         self._clock = clock
         self._metrics = metrics
         self._created = created
+        self._remove = remove
         self._neighbours: set[str] = set()
         self._first_seen: dict[_Key, float] = {}
 
@@ -174,6 +178,7 @@ class Strays:
         now = self._clock.now()
         first_seen: dict[_Key, float] = {}
         unplaced = []
+        ownerless = []
         for one in unheld:
             if not self._stray(one):
                 continue
@@ -183,10 +188,15 @@ class Strays:
             key = (one.machine_id, one.host, one.operation_id)
             seen = self._first_seen.get(key)
             first_seen[key] = now if seen is None else seen
-            if seen is not None and now - (one.since or seen) >= GRACE_SECONDS:
+            if seen is None or now - (one.since or seen) < GRACE_SECONDS:
+                continue
+            if self._remove:
                 await self._owe(one)
+            else:
+                ownerless.append(one)
         self._first_seen = first_seen
         self._show_unplaced(unplaced)
+        self._show_plan(ownerless)
 
     def _stray(self, one: Observation) -> bool:
         """Whether nobody holds it, works on it, or owes it already."""
@@ -226,6 +236,19 @@ class Strays:
                 "what no machine has is removed",
                 extra={"machine": debt.machine_id, "host": debt.host},
             )
+
+    def _show_plan(self, ownerless: Sequence[Observation]) -> None:
+        """What would be removed, for people who want to see it first."""
+        if not ownerless:
+            self._conditions.clear(PLAN_CONDITION)
+            return
+        hosts = [one.host for one in ownerless]
+        rest = [f"{len(hosts) - SHOWN} more"] if len(hosts) > SHOWN else []
+        self._conditions.set(
+            PLAN_CONDITION,
+            f"{', '.join(hosts[:SHOWN] + rest)} belong to no machine and cost money; "
+            "--leftovers=remove removes them",
+        )
 
     def _show_unplaced(self, unplaced: Sequence[Observation]) -> None:
         if not unplaced:

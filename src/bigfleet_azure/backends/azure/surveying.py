@@ -49,17 +49,24 @@ class Surveyor:
         self._clock = clock
         self._report = report
         self._sizes_at = float("-inf")
+        self._checked = False
         self._settled: set[str] = set()
         self._closed: dict[str, str] = {}
 
     async def check(self) -> None:
         """Check the settings against Azure.
 
+        A daemon that goes on after a fault has machines to look after: from the second check on,
+        an image or a subnet that is missing only withholds what would be made from it.
+
         Raises:
             BackendError: INVALID with every fault, or the first trouble that may pass.
         """
-        found = await self._faults(self._group(), self._sizes(), *self._unsettled())
-        faults = [text for text in found if text]
+        found, named = await asyncio.gather(
+            self._faults(self._group(), self._sizes()), self._faults(*self._unsettled())
+        )
+        faults = [text for text in (*found, *(() if self._checked else named)) if text]
+        self._checked = True
         if faults:
             raise BackendError(FailureKind.INVALID, "\n".join(faults), code="Settings")
 
