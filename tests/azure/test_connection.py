@@ -32,3 +32,13 @@ async def test_a_refused_call_is_not_sent_again_behind_the_executors_back(tmp_pa
         await site.reaches(machine, "IDLE")
         sent = {exchange.request_headers.get("User-Agent", "") for exchange in site.arm.exchanges}
         assert any("bigfleet-azure/" in agent for agent in sent)
+
+
+async def test_an_operation_that_is_to_be_followed_elsewhere_is_followed_by_its_vm(tmp_path):
+    """The token must not go to a host that is not Azure's."""
+    async with Site(tmp_path, true=False) as site:
+        [machine] = await site.ids(1)
+        foreign = {"Azure-AsyncOperation": "https://evil.example/operations/1"}
+        site.arm.faults.add(Fault("vm.put", headers=foreign))
+        await site.idle(machine)
+        assert site.arm.ledger.count("compute.operation") == 0

@@ -202,6 +202,26 @@ async def test_lists_that_take_long_lose_nothing():
     assert len(azure.asked) < 600
 
 
+async def test_an_operation_accepted_after_a_list_began_is_not_judged_by_it():
+    azure = Azure()
+    azure.list_page_seconds = 10.0
+    for number in range(LIST_ABOVE + 1):
+        azure.begin(f"m-{number}", 300)
+    waits = [asyncio.ensure_future(azure.wait(vm)) for vm in azure.ends]
+    await asyncio.sleep(6)
+    assert len(azure.listed) == 1
+    azure.begin("late", 100)
+    await azure.poller.wait(
+        kind="vm.delete",
+        vm="late",
+        url="/operations/late",
+        retry_after=None,
+        over=lambda shown: Over.DONE if shown is None or over(shown) is Over.DONE else Over.RUNNING,
+    )
+    assert now() >= azure.ends["late"], "that list is older than the VM"
+    await asyncio.gather(*waits)
+
+
 async def test_a_failure_that_a_list_shows_is_asked_about_and_raised():
     azure = Azure()
     azure.failures["m-17"] = refusal("ZonalAllocationFailed")

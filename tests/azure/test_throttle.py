@@ -378,7 +378,8 @@ async def test_a_wait_given_up_at_the_moment_its_token_comes_leaves_it_to_the_ne
     await clock.woke.wait()
     assert not first.done()
     first.cancel()
-    await second
+    async with asyncio.timeout(60):
+        await second
     assert now() == pytest.approx(10, abs=0.01)
     assert first.cancelled()
 

@@ -41,6 +41,8 @@ class Fault:
     """A VM deletion leaves these parts: `nic`, `ip`, `disk`."""
     rewrite: Callable[[Any], Any] | None = None
     """Changes the body of a good answer."""
+    headers: dict[str, str] = field(default_factory=dict)
+    """Headers of a good answer, in place of its own."""
     struck: int = 0
     seen: int = 0
 

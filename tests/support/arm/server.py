@@ -104,6 +104,8 @@ class Server:
             for fault in faults:
                 if fault.rewrite is not None and answer.status < 400:
                     answer.body = fault.rewrite(answer.body)
+                if answer.status < 400:
+                    answer.headers |= fault.headers
         if "x-ms-failure-cause" in answer.headers:
             headers.pop("x-ms-ratelimit-remaining-resource", None)
         return Answer(answer.status, answer.body, headers | answer.headers)

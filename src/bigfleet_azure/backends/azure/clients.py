@@ -9,11 +9,12 @@ is loaded only when a leftover has to be deleted.
 """
 
 from collections.abc import Awaitable, Mapping
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from bigfleet_azure.backends.azure import answers
-from bigfleet_azure.backends.azure.arm import ArmError
+from bigfleet_azure.backends.azure.arm import ArmError, Failure
 from bigfleet_azure.backends.azure.connection import Connection, Reply
 from bigfleet_azure.backends.azure.options import AzureOptions
 from bigfleet_azure.backends.azure.poller import Reading
@@ -282,8 +283,14 @@ class Clients(Connection):
     async def poll(self, vm: str, url: str) -> Reading:
         """How an accepted operation is doing."""
         if urlsplit(url).netloc.lower() != urlsplit(self.endpoint).netloc.lower():
-            message = "the operation's address is not on the ARM endpoint and is not asked"
-            raise ArmError(answers.no_answer("compute.operation", "ForeignOperationUrl", message))
+            raise ArmError(
+                Failure(
+                    call="compute.operation",
+                    status=HTTPStatus.BAD_REQUEST,
+                    code="ForeignOperationUrl",
+                    message="the operation's address is not on the ARM endpoint and is not asked",
+                )
+            )
         call = "network.operation" if "/microsoft.network/" in url.lower() else "compute.operation"
 
         async def send() -> "AsyncHttpResponse":
