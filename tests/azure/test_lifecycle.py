@@ -505,7 +505,7 @@ async def test_calls_to_azure_are_counted_and_timed_by_what_they_are_for(tmp_pat
             await ask(site, kind, machine)
             await site.reaches(machine, TARGETS[kind])
         calls = "bigfleet_azure_api_calls_total"
-        for op in ("CreateVM", "Configure", "Drain", "DeleteVM", "ListVMs"):
+        for op in ("CreateVM", "Configure", "Drain", "DeleteVM", "ListVMs", "ResourceSkus"):
             assert await site.metric(calls, op=op, outcome="success") >= 1, op
             assert await site.metric("bigfleet_azure_api_duration_seconds_count", op=op) >= 1, op
         assert await site.metric(calls, op="CreateVM", outcome="error") == 1

@@ -161,6 +161,7 @@ def written(option: Option) -> str:
         "delete-timeout": "90s",
         "transition-timeout": "2m0.5s",
         "failed-dwell": "0",
+        "leftovers": "report",
         "reconcile-interval": "0s",
         "log-level": "debug",
         "log-format": "json",

@@ -52,6 +52,7 @@ def part(machine: str, name: str = "nic-9", operation: str = PREDECESSOR) -> Obs
     return Observation(
         machine_id=machine,
         host=name,
+        parts=name,
         operation_id=operation,
         condition=Condition.FAILED,
         leftover=True,

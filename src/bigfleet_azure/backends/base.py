@@ -115,7 +115,8 @@ class Observation:
         parts: what belongs to it, as `Host.parts`.
         metadata: shard metadata of its binding, as far as the substrate keeps it; None when it
             is not known there.
-        leftover: it is no machine but a part that no machine holds any more; `host` names it.
+        leftover: it is no machine but a part that no machine holds any more; `host` names it, and
+            `parts` as it stands among the parts of a machine that has it.
         since: Unix seconds at which it was made; 0 when that is not known.
     """
 

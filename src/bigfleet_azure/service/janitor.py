@@ -107,13 +107,17 @@ class Janitor:
     def _owed(self, machine_id: str) -> list[int]:
         return [debt.number for debt in self._debts.values() if debt.machine_id == machine_id]
 
-    def owes(self, machine_id: str, host: str, operation: str) -> bool:
-        """Whether what is owed under that id includes this host, or what this operation made."""
+    def owes(self, machine_id: str, host: str, operation: str, part: str = "") -> bool:
+        """Whether what is owed under that id includes this host, or what this operation made.
+
+        Args:
+            part: how the host is noted among the parts of a machine, if it is one.
+        """
         return any(
             debt.machine_id == machine_id
             and (
                 debt.host.lower() == host.lower()
-                or host.lower() in debt.parts.lower()
+                or (part != "" and part.lower() in debt.parts.lower().split())
                 or (operation != "" and self._operation_id(debt) == operation)
             )
             for debt in self._debts.values()

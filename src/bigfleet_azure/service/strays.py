@@ -103,7 +103,7 @@ class Strays:
         if record is None or not record.host:
             return False
         if one.leftover:
-            return one.host.lower() in record.parts.lower()
+            return one.parts.lower() in record.parts.lower().split()
         return one.host == record.host or one.host.lower() == record.host.lower()
 
     def _show_neighbours(self, theirs: Sequence[Observation]) -> None:
@@ -147,7 +147,7 @@ class Strays:
                 return ChangeSet()
             if state is State.IDLE and not self._inventory.offered(vacant):
                 return ChangeSet()
-            if self._janitor.owes(one.machine_id, one.host, one.operation_id):
+            if self._owes(one):
                 return ChangeSet()
             adopted.append(
                 replace(
@@ -203,9 +203,11 @@ class Strays:
         record = self._inventory.record(one.machine_id)
         if record is not None and record.operation is not None:
             return False
-        return not self._held(one) and not self._janitor.owes(
-            one.machine_id, one.host, one.operation_id
-        )
+        return not self._held(one) and not self._owes(one)
+
+    def _owes(self, one: Observation) -> bool:
+        part = one.parts if one.leftover else ""
+        return self._janitor.owes(one.machine_id, one.host, one.operation_id, part)
 
     async def _owe(self, one: Observation) -> None:
         owed: list[Debt] = []

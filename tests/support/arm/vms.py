@@ -15,6 +15,7 @@ _POWER = {
     RUNNING: "VM running",
     STOPPED: "VM stopped",
     DEALLOCATED: "VM deallocated",
+    "starting": "VM starting",
 }
 _STATE = {
     "Succeeded": ("succeeded", "Provisioning succeeded"),

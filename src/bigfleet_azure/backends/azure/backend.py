@@ -3,6 +3,7 @@
 The steps themselves are `creating`, `binding`, `removing`, `observing` and `surveying`.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -76,7 +77,7 @@ class AzureBackend:
         Raises:
             BackendError: what is wrong, all of it; or that Azure does not answer.
         """
-        await self._clients.open()
+        await asyncio.gather(self._clients.open(), self._planner.prepare())
         await self._surveyor.check()
 
     async def close(self) -> None:

@@ -202,6 +202,8 @@ class Binder:
                 return None
             if state_of(extension) not in ("creating", "updating", "transitioning"):
                 return failure
+            if power_of(statuses_of(await self._own(work))) in POWERLESS:
+                return failure  # a guest that does not run tells of no end
             await self._vms.pause()
 
     def _heard_of_agent(self, work: Assignment, vm: Json) -> None:
@@ -279,26 +281,29 @@ class Binder:
 
     async def _drain(self, work: Assignment) -> None:
         vm = await self._own(work)
-        if power_of(statuses_of(vm)) in ("running", ""):
-            if self._options.drain_method is GuestMethod.KUBERNETES:
-                await self._kubernetes.drain(
-                    work.cluster,
-                    work.machine_id,
-                    vm_id=_vm_id(vm),
-                    host=work.host,
-                    grace_seconds=work.grace_seconds,
-                    keep_node=self._options.bootstrap_method is BootstrapMethod.NONE,
-                )
-            else:
-                body = bootstrap.drain_extension(
-                    hook=self._options.bootstrap_hook,
-                    grace_seconds=work.grace_seconds,
-                    operation_id=work.operation_id,
-                    machine_id=work.machine_id,
-                    deadline=work.deadline,
-                    location=self._options.location,
-                )
-                await self._run_hook(work, vm, body, None)
+        power = power_of(statuses_of(vm))
+        if power in POWERLESS:
+            # Started again it would join its cluster as before: it must not be taken for free.
+            raise lost(work.machine_id, f"power state VM {power}, and its guest was not drained")
+        if self._options.drain_method is GuestMethod.KUBERNETES:
+            await self._kubernetes.drain(
+                work.cluster,
+                work.machine_id,
+                vm_id=_vm_id(vm),
+                host=work.host,
+                grace_seconds=work.grace_seconds,
+                keep_node=self._options.bootstrap_method is BootstrapMethod.NONE,
+            )
+        else:
+            body = bootstrap.drain_extension(
+                hook=self._options.bootstrap_hook,
+                grace_seconds=work.grace_seconds,
+                operation_id=work.operation_id,
+                machine_id=work.machine_id,
+                deadline=work.deadline,
+                location=self._options.location,
+            )
+            await self._run_hook(work, vm, body, None)
         await self._untag(work, vm)
 
     async def _untag(self, work: Assignment, vm: Json) -> None:

@@ -103,7 +103,8 @@ class Clients(Connection):
             )
             return await _answered(poller)
 
-        return await self._call("vm.start", name, send)
+        with self.measured("StartVM"):
+            return await self._call("vm.start", name, send)
 
     async def list_vms(self) -> list[Json]:
         """All VMs of our group, with tags, without power states."""
@@ -226,7 +227,8 @@ class Clients(Connection):
         path = f"/subscriptions/{self._options.subscription_id}/providers/Microsoft.Compute/skus"
         where = f"location eq '{self._options.location}'"
         pages = self._pages("skus", path, "2021-07-01", **{"$filter": where})
-        return [sku async for sku in pages if sku.get("resourceType") == "virtualMachines"]
+        with self.measured("ResourceSkus"):
+            return [sku async for sku in pages if sku.get("resourceType") == "virtualMachines"]
 
     async def compute_usages(self) -> list[Json]:
         """Quota and use of cores and machines."""
@@ -302,6 +304,8 @@ class Clients(Connection):
             failure = answers.operation_failed(call, reply.body, headers, self._clock.now())
             self.count(failure)
             return Reading(done=True, failure=failure, retry_after=None, body=reply.body)
+        if not state and _tells_state(url):
+            raise self._failed(answers.no_answer(call, "UnreadableAnswer", "no state in it"))
         # A `Location` answers 202 without a state until it is over.
         done = state == "succeeded" or (not state and reply.status != 202)
         return Reading(done=done, failure=None, retry_after=reply.retry_after, body=reply.body)
@@ -316,6 +320,11 @@ def group_and_name(resource: str) -> tuple[str, str]:
     """Resource group and last name of an ARM id."""
     parts = resource.split("/")
     return parts[4], parts[-1]
+
+
+def _tells_state(url: str) -> bool:
+    """Whether an address is an `Azure-AsyncOperation`, as recorded, and not a `Location`."""
+    return "/operations/" in urlsplit(url).path.lower() and "monitor=true" not in url.lower()
 
 
 def _part(resource: str) -> tuple[str, str]:

@@ -7,7 +7,8 @@ JSON in, JSON out, `ArmError` for whatever goes wrong on the way. Which calls th
 import asyncio
 import logging
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -182,8 +183,12 @@ class Connection:
     async def _pages(self, call: str, path: str, version: str, **query: str) -> AsyncIterator[Json]:
         """Items of all pages. A list that ends in an error gives none of them to trust."""
         reply = await self._send(call, "GET", path, version, query=query)
+        read: set[str] = set()
         while True:
-            for item in reply.body.get("value") or []:
+            items = reply.body.get("value")
+            if not isinstance(items, list):
+                raise self._failed(answers.no_answer(call, "UnreadableAnswer", "no list in it"))
+            for item in items:
                 if isinstance(item, dict):
                     yield item
             following = reply.body.get("nextLink")
@@ -192,6 +197,10 @@ class Connection:
             if urlsplit(following).netloc.lower() != urlsplit(self.endpoint).netloc.lower():
                 message = "the next page's address is not on the ARM endpoint"
                 raise ArmError(answers.no_answer(call, "ForeignNextLink", message))
+            if following in read:
+                message = "the list leads back to a page that was read"
+                raise ArmError(answers.no_answer(call, "EndlessList", message))
+            read.add(following)
 
             async def send(url: str = following) -> "AsyncHttpResponse":
                 return await self._raw_request("GET", url, {}, None)
@@ -202,11 +211,14 @@ class Connection:
         self, call: str, resource: str, send: Callable[[], "Awaitable[AsyncHttpResponse]"]
     ) -> Json | None:
         try:
-            return (await self._call(call, resource, send)).body
+            body = (await self._call(call, resource, send)).body
         except ArmError as error:
             if answers.absent(error.failure):
                 return None
             raise
+        if not body.get("id"):  # an answer that lost its body must not pass for a strange resource
+            raise self._failed(answers.no_answer(call, "UnreadableAnswer", "no resource in it"))
+        return body
 
     async def _deleted(
         self, call: str, resource: str, send: Callable[[], "Awaitable[AsyncHttpResponse]"]
@@ -263,6 +275,17 @@ class Connection:
         return answers.refused(
             call, response.status_code, response.headers, _content(response), self._clock.now()
         )
+
+    @contextmanager
+    def measured(self, op: str) -> Iterator[None]:
+        """Count and time a step that is no method of the Backend protocol (contract section 16)."""
+        outcome = "error"
+        try:
+            with self._metrics.api_duration.labels(op).time():
+                yield
+            outcome = "success"
+        finally:
+            self._metrics.api_calls.labels(op, outcome).inc()
 
     def count(self, failure: Failure) -> None:
         """Show a refusal or a failed operation in the metrics."""

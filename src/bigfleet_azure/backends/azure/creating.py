@@ -8,6 +8,7 @@ import logging
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from http import HTTPStatus
 from typing import Any
 
 from bigfleet_azure.backends.azure import errors
@@ -114,7 +115,8 @@ class Creator:
             over = partial(_over, operation_id=work.operation_id)
             seen = await self._vms.end(reply, kind="vm.create", vm=work.machine_id, over=over)
         except ArmError as error:
-            failure = error.failure
+            if error.failure.status == HTTPStatus.OK:  # else the address is not known any more
+                failure = error.failure
         while True:
             vm = seen or await self._vms.clients.get_vm(
                 work.machine_id, instance_view=failure is None
@@ -133,6 +135,9 @@ class Creator:
                 raise ArmError(failure)
             message = f"the VM {name} vanished while it was being created; it is made anew"
             raise BackendError(FailureKind.TRANSIENT, message, code="Vanished")
+        marks = self._vms.marks_of(vm, name)
+        if marks is None or marks.operation_id != work.operation_id:
+            raise _taken(name, "somebody replaced or re-tagged it while it was being created")
         if state_of(vm) == "deleting":
             await self._used_up(work)
             raise being_deleted(name)

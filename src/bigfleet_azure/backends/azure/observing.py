@@ -3,6 +3,8 @@
 A list is a hint: it may be late, short or without power states. Only `inspect` proves absence.
 """
 
+import asyncio
+import logging
 from typing import Any
 
 from bigfleet_azure.backends.azure import errors, tags
@@ -21,7 +23,12 @@ from bigfleet_azure.backends.azure.vms import (
 from bigfleet_azure.backends.base import Condition, Observation
 from bigfleet_azure.kit.clock import Clock
 
+logger = logging.getLogger(__name__)
+
 Json = dict[str, Any]
+
+YIELD_EVERY = 200
+"""VMs or parts looked at before other work gets a turn: some 10 ms."""
 
 
 class Observer:
@@ -35,6 +42,7 @@ class Observer:
         self._remover = remover
         self._clock = clock
         self._owner = owner
+        self._copies: set[str] = set()
 
     async def inspect(self, machine_id: str, host: str) -> Observation:
         """Ask Azure about one VM."""
@@ -75,12 +83,36 @@ class Observer:
             raise errors.backend_error(error.failure, "the inventory") from error
         self._creator.listed = frozenset(str(vm.get("name")).lower() for vm in vms)
         observed = []
-        for vm in vms:
-            marks = Marks.of(vm)
-            if marks is not None and marks.owner == self._owner:
+        for position, vm in enumerate(vms):
+            if position % YIELD_EVERY == 0:
+                await asyncio.sleep(0)
+            marks = self._ours(vm)
+            if marks is not None:
                 observed.append(self._observed(vm, marks, powers.get(str(vm["id"]).lower(), [])))
         present = {str(vm.get("id")).lower() for vm in vms}
-        return observed + [found for part in parts if (found := self._leftover(part, present))]
+        for position, part in enumerate(parts):
+            if position % YIELD_EVERY == 0:
+                await asyncio.sleep(0)
+            leftover = self._leftover(part, present)
+            if leftover is not None:
+                observed.append(leftover)
+        return observed
+
+    def _ours(self, vm: Json) -> Marks | None:
+        """The marks of a VM that is ours; None for others, and for copies that took our tags."""
+        marks = Marks.of(vm)
+        if marks is None or marks.owner != self._owner:
+            return None
+        name = str(vm.get("name"))
+        if name.lower() == marks.machine_id.lower():
+            return marks
+        if name not in self._copies:
+            self._copies.add(name)
+            logger.warning(
+                "a VM has the tags of one of our machines and another name; it is left alone",
+                extra={"machine": marks.machine_id, "host": str(vm["id"])},
+            )
+        return None
 
     def _observed(self, vm: Json, marks: Marks, statuses: list[Json]) -> Observation:
         condition, detail = _condition(vm, power_of(statuses))
@@ -97,12 +129,18 @@ class Observer:
         )
 
     def _leftover(self, part: Json, present: set[str]) -> Observation | None:
-        """A part of ours that no living VM or interface holds."""
+        """A part of ours that no living VM or interface holds.
+
+        A disk is named after its machine; one that has our tags alone is somebody's copy.
+        """
         marks = Marks.of(part)
         if marks is None or marks.owner != self._owner:
             return None
-        holder = holder_of(part).lower()
-        if holder and ("/virtualmachines/" not in holder or holder in present):
+        holder = holder_of(part)
+        if holder and (not self._vms.name_in_group(holder) or holder.lower() in present):
+            return None
+        whose, _, name = str(part["id"]).lower().rpartition("/")
+        if whose.endswith("/disks") and not name.startswith(f"{marks.machine_id}-"):
             return None
         return Observation(
             machine_id=marks.machine_id,
@@ -110,6 +148,7 @@ class Observer:
             condition=Condition.FAILED,
             operation_id=marks.operation_id,
             detail="a part that no machine holds",
+            parts=self._vms.note_of(str(part["id"])),
             leftover=True,
             since=made_at(part),
         )

@@ -3,6 +3,7 @@
 Holds what Azure said of sizes and images; asking is `surveying`'s.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -210,6 +211,11 @@ class Planner:
             seconds=IMPOSSIBLE_SECONDS,
             covers=lambda other: (*other.place, other.shape_digest) == same,
         )
+
+    async def prepare(self) -> None:
+        """Have at hand what takes too long to be made on the loop: an RSA key, up to seconds."""
+        if not self._options.profile.ssh_public_key:
+            await asyncio.to_thread(self._throwaway)
 
     def _throwaway(self) -> str:
         """A public key whose private half is forgotten at once: Azure makes no VM without one."""

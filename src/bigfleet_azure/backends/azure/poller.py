@@ -67,8 +67,9 @@ the second question for 35 s (azure-facts section 2.1), and lists need no such a
 LIST_PATIENCE_SECONDS = 60.0
 """When a list takes longer than that, addresses are asked meanwhile. Ours."""
 
-NO_SUCH_OPERATION = frozenset({400, 404, 410})
-"""Answers after which an address is of no use any more."""
+TOLD_NO_MORE = frozenset({400, 404, 409, 410, 412})
+"""Answers after which an address is of no use any more: it knows of no operation, or it is a
+`Location` and answers as the failed operation would have."""
 
 
 class Over(Enum):
@@ -183,7 +184,7 @@ class Poller:
         """
         now = self._clock.now()
         operation = _Operation(kind=kind, vm=vm, url=url, over=over, since=now, due=now)
-        self._next_in(operation, self._pause(operation), retry_after)
+        self._next_in(operation, self._pause(operation), _believed(kind, retry_after))
         self._operations.add(operation)
         if len(self._operations) > LIST_ABOVE and self._lister is None:
             self._lister = asyncio.create_task(self._keep_listing(), name="arm-lists")
@@ -230,7 +231,7 @@ class Poller:
         try:
             reading = await _unless(operation.ended, self._ask(operation.vm, operation.url))
         except ArmError as error:
-            if error.failure.status in NO_SUCH_OPERATION:
+            if error.failure.status in TOLD_NO_MORE:
                 raise
             self._next_in(operation, self._slow_pause(), error.failure.retry_after)
             return False
@@ -238,7 +239,8 @@ class Poller:
             return False
         if reading.failure is not None:
             raise ArmError(reading.failure)
-        self._next_in(operation, self._pause(operation), reading.retry_after)
+        wanted = _believed(operation.kind, reading.retry_after)
+        self._next_in(operation, self._pause(operation), wanted)
         return reading.done
 
     def _next_in(self, operation: _Operation, pause: float, retry_after: timedelta | None) -> None:
@@ -252,8 +254,7 @@ class Poller:
         return self._next_place
 
     def _slow(self, operation: _Operation) -> bool:
-        usual = USUAL_SECONDS.get(operation.kind, OTHER_SECONDS)
-        return self._clock.now() - operation.since > SLOW_AFTER * usual
+        return self._clock.now() - operation.since > _slow_seconds(operation.kind)
 
     def _pause(self, operation: _Operation) -> float:
         if self._slow(operation):
@@ -317,6 +318,16 @@ class Poller:
     def _leave_to_addresses(operations: "set[_Operation] | list[_Operation]") -> None:
         for operation in operations:
             operation.asked_for.set()
+
+
+def _slow_seconds(kind: str) -> float:
+    return SLOW_AFTER * USUAL_SECONDS.get(kind, OTHER_SECONDS)
+
+
+def _believed(kind: str, retry_after: timedelta | None) -> timedelta | None:
+    """What an answer wants, but no wait over which a deadline would pass unseen."""
+    longest = timedelta(seconds=_slow_seconds(kind))
+    return min(retry_after, longest) if retry_after is not None else None
 
 
 def _judge(operation: _Operation, vms: Mapping[str, Json]) -> None:

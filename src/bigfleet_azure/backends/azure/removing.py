@@ -4,7 +4,9 @@ Nothing is deleted before a fresh GET has shown that it is ours: by owner tag, m
 operation or `vmId` that it was made by (field case A10). Nothing counts as gone before a 404.
 """
 
+import asyncio
 import logging
+from collections import defaultdict
 from datetime import timedelta
 from enum import Enum
 from typing import Any
@@ -13,8 +15,8 @@ from bigfleet_azure.backends.azure import errors
 from bigfleet_azure.backends.azure.arm import ArmError
 from bigfleet_azure.backends.azure.poller import Over
 from bigfleet_azure.backends.azure.tags import Marks
-from bigfleet_azure.backends.azure.vm import Parts
-from bigfleet_azure.backends.azure.vms import Vms, state_of
+from bigfleet_azure.backends.azure.vm import Parts, parts_of
+from bigfleet_azure.backends.azure.vms import LOOK_SECONDS, Vms, state_of
 from bigfleet_azure.backends.base import Assignment
 from bigfleet_azure.domain.debt import Debt
 from bigfleet_azure.domain.errors import BackendError, FailureKind
@@ -26,6 +28,9 @@ Json = dict[str, Any]
 
 HELD_SECONDS = 30.0
 """Pause before a part that something still holds is looked at again."""
+
+YIELD_EVERY = 500
+"""Parts looked at before other work gets a turn."""
 
 
 class _Held(Enum):
@@ -40,7 +45,9 @@ class Remover:
     def __init__(self, vms: Vms, clock: Clock) -> None:
         self._vms = vms
         self._clock = clock
-        self._listed: tuple[float, list[Json]] = (0.0, [])
+        self._listed_at = 0.0
+        self._listed: list[Json] = []
+        self._listed_by_maker: dict[str, list[Json]] = {}
 
     async def delete(self, work: Assignment) -> None:
         """Make the machine of this host not exist."""
@@ -68,24 +75,53 @@ class Remover:
 
     async def _reclaim(self, debt: Debt, operation_id: str) -> None:
         name = debt.machine_id
+        if debt.host and "/virtualmachines/" not in debt.host.lower():
+            await self._remove_parts(name, await self._swept(name, debt.host))
+            return
         parts = self._vms.read_parts(debt.parts)
         vm = await self._vms.clients.get_vm(name)
         if vm is not None and self._vms.made_by(vm, name, operation_id, debt.parts):
             parts = _joined(parts, await self._vms.parts(vm, addresses=True))
             await self.remove_vm(name, vm)
-        if debt.host and "/virtualmachines/" not in debt.host.lower():
-            parts = _joined(parts, Parts(ids=(debt.host,)))
         if operation_id:
             parts = _joined(parts, await self._parts_made_by(name, operation_id, debt.since))
         await self._remove_parts(name, parts)
 
+    async def _swept(self, name: str, resource: str) -> Parts:
+        """A part that a list showed as left, if it still is ours and left: nothing else proves it.
+
+        One that a machine of ours holds is no leftover; its VM was missing from the list.
+        """
+        part = await self._vms.clients.get_part(resource)
+        if part is None or self._vms.marks_of(part, name) is None:
+            return Parts()
+        holder = holder_of(part)
+        if holder and await self._held(name, holder) is _Held.BY_US:
+            return Parts()
+        return Parts(ids=(resource,))
+
     async def remove_vm(self, name: str, vm: Json) -> None:
-        """Delete a VM that is known to be ours, and see it gone. Its lock is held."""
+        """Delete a VM that is known to be ours, and see it gone. Its lock is held.
+
+        Raises:
+            ArmError: Azure refused, or the deletion failed.
+            BackendError: TRANSIENT, a deletion that somebody began before ended without effect.
+        """
         if state_of(vm) != "deleting":
             reply = await self._vms.clients.delete_vm(name)
             if reply is not None:
                 await self._vms.end(reply, kind="vm.delete", vm=name, over=_over)
-        while await self._vms.clients.get_vm(name) is not None:
+        while (seen := await self._vms.clients.get_vm(name)) is not None:
+            if parts_of(seen).vm_id != parts_of(vm).vm_id:
+                return
+            if state_of(seen) != "deleting":
+                raise BackendError(
+                    FailureKind.TRANSIENT,
+                    f"the VM {name} is not being deleted any more, and still there; its deletion "
+                    "is asked for again",
+                    code="NotDeleted",
+                    retry_after=timedelta(seconds=LOOK_SECONDS),
+                )
             await self._vms.pause()
 
     async def _remove_parts(self, name: str, parts: Parts) -> None:
@@ -139,10 +175,13 @@ class Remover:
 
     async def _held(self, name: str, holder: str) -> _Held:
         """Whose what a part hangs on is; a VM that does not exist holds nothing."""
-        if "/virtualmachines/" in holder.lower():
-            found = await self._vms.clients.get_vm(holder.rpartition("/")[2])
+        vm = self._vms.name_in_group(holder)
+        if vm:
+            found = await self._vms.clients.get_vm(vm)
+        elif "/microsoft.network/networkinterfaces/" in holder.lower():
+            found = await self._vms.clients.get_part("/".join(holder.split("/")[:9]))
         else:
-            found = await self._vms.clients.get_part(holder.partition("/ipConfigurations/")[0])
+            return _Held.BY_OTHERS
         if found is None:
             return _Held.BY_NOTHING
         return _Held.BY_US if self._vms.marks_of(found, name) else _Held.BY_OTHERS
@@ -150,7 +189,8 @@ class Remover:
     async def _parts_made_by(self, name: str, operation_id: str, since: float) -> Parts:
         """Parts that carry the operation's tag, however they came to be left."""
         found = []
-        for part in await self.listed_parts(since):
+        await self.listed_parts(since)
+        for part in self._listed_by_maker.get(operation_id, ()):
             marks = self._vms.marks_of(part, name)
             if marks is not None and marks.operation_id == operation_id:
                 found.append(str(part["id"]))
@@ -161,21 +201,27 @@ class Remover:
 
         One look serves all debts that are older than it.
         """
-        begun, listed = self._listed
-        if begun > since:
-            return listed
+        if self._listed_at > since:
+            return self._listed
         begun, clients = self._clock.now(), self._vms.clients
         found = await clients.list_nics() + await clients.list_addresses()
         found += await clients.list_disks()
-        listed = [part for part in found if Marks.of(part) is not None]
-        self._listed = (begun, listed)
+        listed, by_maker = [], defaultdict(list)
+        for position, part in enumerate(found):
+            if position % YIELD_EVERY == 0:
+                await asyncio.sleep(0)
+            marks = Marks.of(part)
+            if marks is not None:
+                listed.append(part)
+                by_maker[marks.operation_id].append(part)
+        self._listed_at, self._listed, self._listed_by_maker = begun, listed, by_maker
         return listed
 
 
 def holder_of(part: Json) -> str:
     """Id of what a part hangs on; "" when nothing holds it."""
     properties = part.get("properties") or {}
-    for key in ("virtualMachine", "ipConfiguration"):
+    for key in ("virtualMachine", "ipConfiguration", "natGateway"):
         held = properties.get(key)
         if isinstance(held, dict) and held.get("id"):
             return str(held["id"])

@@ -125,7 +125,13 @@ class Surveyor:
     async def _providers(self) -> str:
         missing = []
         for namespace in PROVIDERS:
-            found = await self._clients.provider(namespace)
+            try:
+                found = await self._clients.provider(namespace)
+            except ArmError as error:
+                if errors.classify(error.failure).kind is not FailureKind.DENIED:
+                    raise
+                logger.warning("whether %s is registered may not be read: %s", namespace, error)
+                continue
             state = str((found or {}).get("registrationState") or "unknown")
             if state.lower() not in ("registered", "registering"):
                 missing.append(f"{namespace} is {state}")

@@ -47,14 +47,15 @@ class Parts:
             else one
             for one in self.ids
         )
-        return " ".join((self.vm_id or "-", *ids))
+        return " ".join((*([self.vm_id] if self.vm_id else []), *ids))
 
     @staticmethod
     def read(text: str, group_path: str) -> "Parts":
         """The parts in a stored text; none in an empty one."""
-        vm_id, *ids = text.split(" ") if text else [""]
+        words = text.split()
+        ids = [one for one in words if one.startswith((_MARK_GROUP, "/"))]
         return Parts(
-            vm_id="" if vm_id == "-" else vm_id,
+            vm_id=next((one for one in words if one not in ids), ""),
             ids=tuple(group_path + one[1:] if one.startswith(_MARK_GROUP) else one for one in ids),
         )
 

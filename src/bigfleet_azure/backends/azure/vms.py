@@ -5,10 +5,12 @@ over.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
+from http import HTTPStatus
 from typing import Any
 
-from bigfleet_azure.backends.azure.arm import Failure
+from bigfleet_azure.backends.azure.arm import ArmError, Failure
 from bigfleet_azure.backends.azure.clients import Clients
 from bigfleet_azure.backends.azure.connection import Reply
 from bigfleet_azure.backends.azure.poller import Over, Poller
@@ -69,13 +71,19 @@ class Vms:
             The VM as a list showed it at the end, when a list did.
 
         Raises:
-            ArmError: it failed.
+            ArmError: it failed; or `OperationNotFound`, its address does not tell (any more).
         """
         if not reply.url:
             return None
-        return await self._poller.wait(
-            kind=kind, vm=vm, url=reply.url, retry_after=reply.retry_after, over=over
-        )
+        try:
+            return await self._poller.wait(
+                kind=kind, vm=vm, url=reply.url, retry_after=reply.retry_after, over=over
+            )
+        except ArmError as error:
+            if error.failure.status == HTTPStatus.OK:
+                raise
+            untold = replace(error.failure, status=HTTPStatus.NOT_FOUND, code="OperationNotFound")
+            raise ArmError(untold) from error
 
     async def pause(self) -> None:
         """Wait before a VM is read again."""
@@ -104,6 +112,16 @@ class Vms:
     def parts_in(self, vm: Json) -> str:
         """What a VM's JSON alone says of its parts, to be stored."""
         return parts_of(vm).text(self._group_path)
+
+    def note_of(self, part: str) -> str:
+        """A part's id as it stands among the stored parts of its machine."""
+        return Parts(ids=(part,)).text(self._group_path)
+
+    def name_in_group(self, resource: str) -> str:
+        """The VM's name in the id of a VM of our group; "" for any other id."""
+        prefix = self.clients.vm_id("").lower()
+        name = resource[len(prefix) :] if resource.lower().startswith(prefix) else ""
+        return "" if "/" in name else name
 
     def read_parts(self, text: str) -> Parts:
         """Stored parts."""
