@@ -4,11 +4,15 @@ At the end of each test nothing may be leaked or doubled (`tests.support.azure`)
 """
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from bigfleet_azure._pb import provider_pb2 as pb
+from bigfleet_azure.backends.azure.options import AzureOptions, VmProfile
+from bigfleet_azure.backends.azure.planning import Planner
+from bigfleet_azure.telemetry.metrics import Metrics
 from tests.support.arm.double import ArmDouble
 from tests.support.arm.faults import Fault, error, operation_error
 from tests.support.arm.ledger import DISK, NIC, PUBLIC_IP, VM
@@ -184,6 +188,39 @@ def taken(arm: ArmDouble, holder: str) -> str:
     return PUBLIC_IP
 
 
+async def test_a_disk_that_only_has_the_tags_of_ours_is_somebodys(tmp_path):
+    async with Site(tmp_path, "--reconcile-interval=30s", leaks=True) as site:
+        [machine] = await site.ids(1)
+        await site.idle(machine)
+        [disk] = site.arm.world.of_type(DISK)
+        restored = replace(disk, id=f"{disk.id.rpartition('/')[0]}/restored", extra={})
+        site.arm.world.add(restored)
+        await site.delete(machine)
+        await site.reaches(machine, "SPECULATIVE")
+        await site.passes(500)
+        assert [each.name for each in site.arm.ledger.alive(DISK)] == ["restored"]
+
+
+async def test_a_leftover_that_lost_our_tags_before_it_could_be_removed_stays(tmp_path):
+    async with Site(tmp_path, "--reconcile-interval=30s", leaks=True) as site:
+        [machine] = await site.ids(1)
+        site.arm.faults.add(Fault("vm.put", operation=operation_error("AllocationFailed")))
+        site.arm.faults.add(Fault("vm.delete", leave=("disk",)))
+        refused = error(409, "AnotherOperationInProgress")
+        fault = site.arm.faults.add(Fault("disk.delete", answer=refused, times=None))
+        await site.idle(machine)
+        await until(lambda: fault.struck)
+        left = next(
+            each for each in site.arm.world.of_type(DISK) if not each.extra.get("managedBy")
+        )
+        left.retag({"kept": "by somebody"})
+        site.arm.faults.clear()
+        async with asyncio.timeout(10):
+            while await site.metric("bigfleet_azure_debts"):
+                await asyncio.sleep(0.05)
+        assert left.name in {each.name for each in site.arm.ledger.alive(DISK)}
+
+
 # Machines that stopped
 
 
@@ -250,14 +287,9 @@ async def test_tags_that_are_accepted_and_then_fail_are_written_again(tmp_path):
     """The `Location` of such an operation answers with the error's own status."""
     async with Site(tmp_path, keep=()) as site:
         site.arm.quirks.tags = 202
-        for code in ("InternalServerError", "Conflict"):
-            site.arm.faults.add(
-                Fault(
-                    "tags.patch",
-                    skip=site.arm.faults.all.__len__(),
-                    operation=operation_error(code),
-                )
-            )
+        for skip, code in enumerate(("InternalServerError", "Conflict")):
+            failed = operation_error(code)
+            site.arm.faults.add(Fault("tags.patch", skip=skip, operation=failed))
         [machine] = await site.ids(1)
         await walk(site, machine)
 
@@ -315,22 +347,29 @@ async def test_a_list_that_breaks_off_or_never_ends_is_no_list(tmp_path):
         site.arm.faults.clear()
         await site.shows("ready")
 
-        def endless(body: Json) -> Json:
-            return body | {
-                "nextLink": f"{site.arm.endpoint}{site.arm.vm(machines[0]).id}"[:0] or LOOP
-            }
-
-        LOOP = (
-            f"{site.arm.endpoint}/subscriptions/{site.arm.cloud.subscription}/resourceGroups/fleet"
-            "/providers/Microsoft.Compute/virtualMachines?api-version=2026-04-01&$skiptoken=0"
-        )
-        site.arm.faults.add(Fault("vm.list", times=None, rewrite=endless))
+        address = f"{site.arm.endpoint}{site.arm.vm(machines[0]).id.rpartition('/')[0]}"
+        first_page = {"nextLink": f"{address}?api-version=2026-04-01&$skiptoken=0"}
+        site.arm.faults.add(Fault("vm.list", times=None, rewrite=lambda body: body | first_page))
         await site.shows("substrate-inventory", "EndlessList")
         states = {machine.state for machine in (await site.machines()).values()}
         assert states == {pb.MACHINE_STATE_IDLE, pb.MACHINE_STATE_SPECULATIVE}
 
 
-# The daemon's own end
+# The daemon itself
+
+
+async def test_a_throw_away_key_is_made_beside_the_event_loop():
+    """An RSA key may take seconds."""
+    profile = VmProfile(subnet_id="a")
+    options = AzureOptions(
+        subscription_id="s", resource_group="g", location="eastus", owner="o", profile=profile
+    )
+    making = asyncio.ensure_future(Planner(options, Metrics()).prepare())
+    turns = 0
+    while not making.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns > 10
 
 
 async def test_a_stop_with_many_operations_in_flight_is_quick_and_loses_none(tmp_path):

@@ -101,11 +101,7 @@ class Server:
             self.crashes.append(traceback.format_exc())
             answer = Answer(500, fault_body("DoubleCrashed", traceback.format_exc()))
         else:
-            for fault in faults:
-                if fault.rewrite is not None and answer.status < 400:
-                    answer.body = fault.rewrite(answer.body)
-                if answer.status < 400:
-                    answer.headers |= fault.headers
+            _disguise(answer, faults)
         if "x-ms-failure-cause" in answer.headers:
             headers.pop("x-ms-ratelimit-remaining-resource", None)
         return Answer(answer.status, answer.body, headers | answer.headers)
@@ -205,6 +201,14 @@ class Server:
                 parameters=call.parameters,
             )
         )
+
+
+def _disguise(answer: Answer, faults: list[Fault]) -> None:
+    """What faults do to a good answer."""
+    for fault in faults if answer.status < 400 else ():
+        if fault.rewrite is not None:
+            answer.body = fault.rewrite(answer.body)
+        answer.headers |= fault.headers
 
 
 def _response(answer: Answer) -> web.Response:
