@@ -242,7 +242,7 @@ async def test_a_pod_that_is_refused_by_itself_is_tried_until_the_grace_is_over(
 ):
     kube.fake.put_pod(pod_document("a"))
     kube.fake.refuse(EVICT, status, message)
-    await kube.drain(10)
+    await kube.drain(60)
     assert kube.fake.count(EVICT) >= 3
     assert set(kube.fake.deletions) == {"a"}
 

@@ -102,7 +102,7 @@ class Connection:
         logging.getLogger("azure").setLevel(logging.ERROR)
         from azure.mgmt.compute.aio import ComputeManagementClient
 
-        self._session = _session(self._options)
+        self._session = self._session or _session(self._options)
         self._credential = open_credential(self._options, self._credential_trouble)
         self._compute_client = ComputeManagementClient(**self._client_arguments())
 
@@ -176,9 +176,8 @@ class Connection:
 
         url = path if path.startswith("https://") else self.endpoint + path
         request = HttpRequest(method, url, params=dict(parameters), json=body)
-        response = await self._compute.send_request(request)
-        await response.read()
-        return response
+        # Read already; the SDK refuses to read an empty body a second time.
+        return await self._compute.send_request(request)
 
     async def _pages(self, call: str, path: str, version: str, **query: str) -> AsyncIterator[Json]:
         """Items of all pages. A list that ends in an error gives none of them to trust."""

@@ -5,6 +5,7 @@ A list is a hint: it may be late, short or without power states. Only `inspect` 
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from bigfleet_azure.backends.azure import errors, tags
@@ -124,7 +125,7 @@ class Observer:
             cluster=marks.cluster,
             detail=detail,
             parts=self._vms.parts_in(vm),
-            metadata=tags.metadata_of(vm.get("tags") or {}),
+            metadata=_metadata(vm.get("tags") or {}, marks),
             since=made_at(vm),
         )
 
@@ -152,6 +153,16 @@ class Observer:
             leftover=True,
             since=made_at(part),
         )
+
+
+def _metadata(found: Mapping[str, str], marks: Marks) -> dict[str, str] | None:
+    """The binding's metadata; what is left of a binding whose cluster somebody took off.
+
+    Such a machine is not known to be free, and must not be taken for it after a lost store.
+    """
+    if marks.cluster:
+        return tags.metadata_of(found)
+    return {key: value for key, value in tags.unbinding_tags(found).items() if value} or None
 
 
 def _condition(vm: Json, power: str) -> tuple[Condition, str]:
