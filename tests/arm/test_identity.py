@@ -100,7 +100,7 @@ async def test_short_lived_tokens_are_renewed_again_and_again(arm, client, crede
         token = (await credential.get_token(f"{arm.endpoint}/.default")).token
         assert (await client.get(client.group, token=token)).status == 200
         tokens.add(token)
-        await asyncio.sleep(1.01)
+        await asyncio.sleep(1.01)  # tokens live in real time: the library knows no other
     assert len(tokens) == arm.identity.requests["secret"] == 3
 
 

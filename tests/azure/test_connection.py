@@ -1,9 +1,7 @@
 """What a call to Azure does by itself, and what it never does."""
 
-import asyncio
-
 from tests.support.arm.faults import Fault, error
-from tests.support.azure import Site
+from tests.support.azure import Site, until
 
 
 async def test_an_unregistered_provider_is_reported_and_never_registered(tmp_path):
@@ -23,9 +21,7 @@ async def test_a_refused_call_is_not_sent_again_behind_the_executors_back(tmp_pa
             Fault("vm.put", answer=error(503, "ServiceUnavailable", headers={"Retry-After": "200"}))
         )
         await site.create(machine)
-        async with asyncio.timeout(10):
-            while not site.arm.ledger.count("vm.put"):  # noqa: ASYNC110 - nobody tells
-                await asyncio.sleep(0.01)
+        await until(lambda: site.arm.ledger.count("vm.put"))
         await site.passes(60)
         assert site.arm.ledger.count("vm.put") == 1
         assert await site.metric("bigfleet_azure_operation_retries_total", kind="create") == 1

@@ -310,7 +310,7 @@ def test_a_run_beside_the_first_waits_and_tells_how_that_ended(guest: Guest, cod
     with guest.start(guest.configure_text()) as first:
         wait_for(guest.disk / "started")
         with guest.start(guest.configure_text()) as second:
-            time.sleep(0.3)
+            time.sleep(0.3)  # a real shell tells nobody that it waits
             assert second.poll() is None
             (guest.disk / "go").touch()
             second.communicate(timeout=30)
@@ -413,7 +413,7 @@ def test_a_signal_to_the_script_waits_for_the_hook(guest: Guest, number: int) ->
     with guest.start(guest.configure_text()) as running:
         wait_for(guest.disk / "started")
         running.send_signal(number)
-        time.sleep(0.1)
+        time.sleep(0.1)  # a real shell tells nobody that it took a signal
         assert running.poll() is None
         (guest.disk / "go").touch()
         _, stderr = running.communicate(timeout=30)

@@ -38,7 +38,7 @@ async def test_one_credential_renews_its_token_again_and_again(arm, tmp_path):
         for machine in await site.ids(3):
             before = arm.identity.requests["secret"]
             await site.idle(machine)
-            await asyncio.sleep(1.05)
+            await asyncio.sleep(1.05)  # tokens live in real time: the library knows no other
             await site.delete(machine)
             await site.reaches(machine, "SPECULATIVE")
             assert arm.identity.requests["secret"] > before

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.process import COMMAND, eventually, running
+from tests.support.process import COMMAND, DaemonProcess, eventually, running
 from tests.support.tools import ROOT, require_tool
 
 pytestmark = pytest.mark.process
@@ -25,31 +25,36 @@ def shell_lines(page: Path) -> list[str]:
     return [line for block in blocks for line in block.splitlines() if line]
 
 
+def follow(lines: list[str], daemon: DaemonProcess) -> None:
+    """Run commands that end, each of which says something."""
+    http = next(port for port in daemon.listening() if port != daemon.port)
+    path = f"{ROOT / '.tools' / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    env = {**os.environ, "BIGFLEET_AZURE_SERVER": daemon.address, "PATH": path}
+    for line in lines:
+        command = (
+            line.replace(PROGRAM, shlex.join(COMMAND))
+            .replace("localhost:9000", daemon.address)
+            .replace("localhost:9090", f"127.0.0.1:{http}")
+        )
+        done = subprocess.run(
+            ["bash", "-ec", command],
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, (line, done.stdout, done.stderr)
+        assert done.stdout, line
+
+
 def test_the_commands_of_the_quickstart_work_in_their_order(tmp_path: Path) -> None:
     require_tool("grpcurl")
     lines = [x for x in shell_lines(ROOT / "docs/quickstart.md") if x not in LONG_RUNNING]
     assert len(lines) > 10
     with running(tmp_path / "log", "--metrics-addr=127.0.0.1:0") as daemon:
         daemon.web("/healthz")
-        http = next(p for p in daemon.listening() if p != daemon.port)
-        path = f"{ROOT / '.tools' / 'bin'}{os.pathsep}{os.environ['PATH']}"
-        env = {**os.environ, "BIGFLEET_AZURE_SERVER": daemon.address, "PATH": path}
-        for line in lines:
-            command = (
-                line.replace(PROGRAM, shlex.join(COMMAND))
-                .replace("localhost:9000", daemon.address)
-                .replace("localhost:9090", f"127.0.0.1:{http}")
-            )
-            done = subprocess.run(
-                ["bash", "-ec", command],
-                env=env,
-                capture_output=True,
-                text=True,
-                timeout=60,
-                check=False,
-            )
-            assert done.returncode == 0, (line, done.stdout, done.stderr)
-            assert done.stdout, line
+        follow(lines, daemon)
 
 
 def test_every_command_shown_in_the_readme_session_exists(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """The quickstart on the ARM double, followed as it stands there."""
 
-import os
 import re
 import shlex
 import subprocess
@@ -11,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.process.test_documented import PROGRAM, shell_lines
-from tests.support.process import COMMAND, DaemonProcess, eventually, running
+from tests.process.test_documented import PROGRAM, follow, shell_lines
+from tests.support.process import eventually, running
 from tests.support.tools import ROOT, require_tool
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -55,29 +54,6 @@ def pasted(lines: list[str], endpoint: str, ca: Path) -> tuple[dict[str, str], l
     [started] = [line for line in lines if line.startswith(f"{PROGRAM} --")]
     env = {key: value.replace(PORT, endpoint) for key, value in exports.items()}
     return env, shlex.split(started.replace(PORT, endpoint).replace(CA, str(ca)))[1:]
-
-
-def follow(lines: list[str], daemon: DaemonProcess) -> None:
-    """Run commands that end, each of which says something."""
-    http = next(port for port in daemon.listening() if port != daemon.port)
-    path = f"{ROOT / '.tools' / 'bin'}{os.pathsep}{os.environ['PATH']}"
-    env = {**os.environ, "BIGFLEET_AZURE_SERVER": daemon.address, "PATH": path}
-    for line in lines:
-        command = (
-            line.replace(PROGRAM, shlex.join(COMMAND))
-            .replace("localhost:9000", daemon.address)
-            .replace("localhost:9090", f"127.0.0.1:{http}")
-        )
-        done = subprocess.run(
-            ["bash", "-ec", command],
-            env=env,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert done.returncode == 0, (line, done.stdout, done.stderr)
-        assert done.stdout, line
 
 
 def test_the_page_shows_what_the_double_prints_and_its_commands_work(tmp_path: Path) -> None:
