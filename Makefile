@@ -13,10 +13,10 @@ FIRST_MACHINE := azure-eastus-od-d4s-v5-1-000
 SOURCES := src tests scripts $(wildcard benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help run arm test test-slow test-kubernetes venv venv-lint lint format lock proto bench bench-azure docs clean
+.PHONY: help run arm test test-slow test-kubernetes test-deploy venv venv-lint lint format lock proto bench bench-azure docs clean
 
 help: ## Print this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-15s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
 
 run: venv ## Start the daemon on the simulated region with 32 slots
 	@echo
@@ -39,7 +39,13 @@ test-slow: venv ## Run the slow group of tests
 
 test-kubernetes: venv ## Run the tests against a real kube-apiserver (its first build takes minutes)
 	$(BIN)/python -m scripts.build_kubernetes
+	$(BIN)/python -m scripts.build_helm
 	$(BIN)/pytest -m kubernetes tests/kubernetes $(ARGS)
+
+test-deploy: venv ## Run the tests of image, chart, Terraform and alerts (with the tools that are there)
+	$(BIN)/python -m scripts.build_helm
+	$(BIN)/python -m scripts.stand_in_images
+	$(BIN)/pytest -m deploy $(ARGS)
 
 venv: $(VENV)/.stamp-test ## Make .venv with the test group (nothing to do while the lock is unchanged)
 
@@ -50,6 +56,7 @@ lint: venv-lint ## Check style, types, import floors and the Dockerfile
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/zizmor --offline --quiet --persona=auditor .github
 	@# The lint group carries hadolint, but not for every platform.
 	@if [ -x $(BIN)/hadolint ]; then echo "$(BIN)/hadolint Dockerfile"; $(BIN)/hadolint Dockerfile; \
 	elif [ "$${REQUIRE_TOOLS:-}" = 1 ]; then echo "error: hadolint is not in $(VENV)" >&2; exit 1; \

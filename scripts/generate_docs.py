@@ -33,7 +33,7 @@ from bigfleet_azure.telemetry.metrics import Metrics
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from scripts import behaviours
+from scripts import behaviours, chart_values
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "docs" / "reference"
@@ -272,6 +272,18 @@ def azure_actions_data() -> str:
     return json.dumps(entries, indent=2) + "\n"
 
 
+def values_of_the_chart() -> str:
+    """The page of the chart's values."""
+    return _page(
+        [
+            "# Values of the chart",
+            "Of `helm/bigfleet-azure`. A flag whose value is empty is not given to the daemon; "
+            "the default shown is then the daemon's own.",
+            chart_values.table().rstrip(),
+        ]
+    )
+
+
 PAGES: dict[Path, Callable[[], str]] = {
     REFERENCE / "flags.md": flags,
     REFERENCE / "exit-codes.md": exit_codes,
@@ -281,6 +293,10 @@ PAGES: dict[Path, Callable[[], str]] = {
     REFERENCE / "azure-errors.md": azure_errors,
     REFERENCE / "azure-actions.md": azure_actions,
     REFERENCE / "azure-actions.json": azure_actions_data,
+    # The module is used without the documentation, too.
+    ROOT / "terraform" / "actions.json": azure_actions_data,
+    REFERENCE / "chart-values.md": values_of_the_chart,
+    chart_values.README: chart_values.readme,
 }
 
 

@@ -20,6 +20,7 @@ INPUTS = {
     "runtime": ["pyproject.toml"],
     "build": ["--group", "build"],
     "docs": ["--group", "docs"],
+    "image": ["--group", "image"],
 }
 
 

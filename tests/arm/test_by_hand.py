@@ -31,6 +31,9 @@ async def test_it_says_where_it_listens_and_what_a_client_needs(tmp_path):
             url = f"{endpoint}/{TENANT}/oauth2/v2.0/token"
             async with session.post(url, data=form, ssl=context) as answer:
                 assert (await answer.json())["token_type"] == "Bearer"
+            [prices] = re.findall(r"--prices-endpoint (\S+)", said)
+            async with session.get(prices, ssl=context) as answer:
+                assert (await answer.json())["Count"] > 0
     finally:
         process.terminate()
         await process.communicate()

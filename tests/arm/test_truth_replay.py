@@ -14,6 +14,7 @@ from tests.arm.client import vm_body
 from tests.support.arm.clock import ArmClock
 from tests.support.arm.double import ArmDouble
 from tests.support.arm.faults import Fault, error, operation_error
+from tests.support.arm.graph import graph_row
 from tests.support.arm.identity import CLIENT, SECRET, TENANT
 from tests.support.arm.images import PlatformImage
 from tests.support.arm.truth.holding import Truth
@@ -85,6 +86,8 @@ class DoubleStage:
     def rewrite(self, text: str) -> str:
         if text in ELSEWHERE:
             return self.arm.cloud.location
+        if "| where " in text:
+            return text
         if "grant_type=" in text:
             client = re.sub(r"client_id=[^&]*", f"client_id={CLIENT}", text)
             return re.sub(r"client_secret=[^&]*", f"client_secret={SECRET}", client)
@@ -119,8 +122,23 @@ class DoubleStage:
             answer = error(429, recorded["code"], recorded["message"], details=recorded["details"])
             self.arm.faults.add(Fault("nic.put", answer=answer))
 
+        elif name == "graph-rows":
+            rows = [_as_ours(row) for row in of_file(plan.file)[0].response["data"]]
+            self.arm.graph.tables["communitygalleryresources"] = rows
+        elif name == "sold":
+            self.arm.market.page = 10
+            for step in of_file(plan.file):
+                for item in step.response["Items"]:
+                    ours = self.arm.market.row(item["armSkuName"], term=item.get("reservationTerm"))
+                    self.arm.market.add(ours | {"meterId": item["meterId"]})
+
     async def pass_time(self, seconds: float) -> None:
         self.clock.added += seconds
+
+
+def _as_ours(row: Any) -> Any:
+    """A recorded row as the double writes it."""
+    return graph_row(row["type"], row["location"], row["name"], row["properties"])
 
 
 def _read(text: str) -> Any:

@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 
 from bigfleet_azure._pb import provider_pb2 as pb
-from bigfleet_azure.backends.azure.options import AzureOptions, VmProfile
+from bigfleet_azure.backends.azure.market import Market
+from bigfleet_azure.backends.azure.options import (
+    NO_CALLBACK,
+    AzureOptions,
+    MarketOptions,
+    VmProfile,
+)
 from bigfleet_azure.backends.azure.planning import Planner
 from bigfleet_azure.telemetry.metrics import Metrics
 from tests.support.arm.double import ArmDouble
@@ -403,7 +409,9 @@ async def test_a_throw_away_key_is_made_beside_the_event_loop():
     options = AzureOptions(
         subscription_id="s", resource_group="g", location="eastus", owner="o", profile=profile
     )
-    making = asyncio.ensure_future(Planner(options, Metrics()).prepare())
+    market = Market(MarketOptions(), "eastus")
+    planner = Planner(options, Metrics(), market, NO_CALLBACK)
+    making = asyncio.ensure_future(planner.prepare())
     turns = 0
     while not making.done():
         await asyncio.sleep(0)

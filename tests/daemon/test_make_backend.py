@@ -8,6 +8,7 @@ import pytest
 
 from bigfleet_azure.backends.azure import backend as azure_backend
 from bigfleet_azure.daemon.assembly import make_backend
+from bigfleet_azure.daemon.callbacks import CallbackKeys
 from bigfleet_azure.kit.clock import SystemClock
 from bigfleet_azure.service.conditions import Conditions
 from bigfleet_azure.telemetry.metrics import Metrics
@@ -29,7 +30,8 @@ def test_azures_backend_gets_the_options_and_reports_conditions(
     clock, metrics = SystemClock(), Metrics()
     conditions = Conditions(clock, metrics)
     settings = resolved()
-    made: Any = make_backend(settings, clock, metrics, conditions)
+    keys = CallbackKeys(None, lambda _: None)
+    made: Any = make_backend(settings, clock, metrics, conditions, keys)
     assert made.options == settings.azure
     assert (made.given["clock"], made.given["metrics"]) == (clock, metrics)
     report = made.given["report"]
@@ -46,13 +48,15 @@ def test_the_simulated_region_is_made_without_a_look_at_azure() -> None:
 import sys
 from bigfleet_azure.daemon.app import Daemon
 from bigfleet_azure.daemon.assembly import make_backend
+from bigfleet_azure.daemon.callbacks import CallbackKeys
 from bigfleet_azure.daemon.settings import resolve
 from bigfleet_azure.kit.clock import SystemClock
 from bigfleet_azure.service.conditions import Conditions
 from bigfleet_azure.telemetry.metrics import Metrics
 clock, metrics = SystemClock(), Metrics()
 settings = resolve(["--use-fake-backend", "--location=eastus", "--os-disk-gib=64"], {}, str.encode)
-backend = make_backend(settings, clock, metrics, Conditions(clock, metrics))
+keys = CallbackKeys(None, print)
+backend = make_backend(settings, clock, metrics, Conditions(clock, metrics), keys)
 loaded = [name for name in sys.modules if name.startswith(("azure", "bigfleet_azure.backends.azure",
     "bigfleet_azure.daemon.azure_faults", "bigfleet_azure.daemon.azure_files", "cryptography"))]
 print(backend.name, *loaded)

@@ -20,6 +20,7 @@ from bigfleet_azure.backends.azure.options import (
     Choice,
     Credentials,
     GuestMethod,
+    MarketOptions,
     Reservation,
     VmProfile,
 )
@@ -63,6 +64,7 @@ def test_a_location_selects_azure_with_the_defaults_of_the_go_provider() -> None
         location="eastus",
         owner="azure/eastus",
         profile=VmProfile(subnet_id=SUBNET),
+        market=MarketOptions(endpoint="https://prices.azure.com/api/retail/prices"),
     )
     profile = azure_of().profile
     assert profile.image == "Canonical:ubuntu-24_04-lts:server:latest"
@@ -197,6 +199,22 @@ def test_all_faults_are_told_at_once_each_with_its_source() -> None:
         ),
         ("bootstrap-hook", ["/opt/x y"], ["bootstrap", "", "/opt/", "/a\nb"]),
         ("owner-id", ["eastus blue", "x" * 256], ["x" * 257, " x", "a\tb", "\U0001f600" * 129]),
+        ("price-refresh", ["0", "30m"], ["-1h", "often"]),
+        ("republish-threshold", ["0", "20", "12.5%", "100%"], ["-1", "101%", "x", "", "nan"]),
+        ("price-discount", ["0", "99.9%"], ["100%", "-5", "x"]),
+        ("reserved-term", ["none", "1y", "3y"], ["2y", ""]),
+        ("eviction-rate-basis", ["hour", "month"], ["day"]),
+        (
+            "prices-endpoint",
+            ["", "https://prices.azure.com/api/retail/prices", "https://[::1]:8443/p"],
+            ["http://prices", "prices", "https://h/p?x=1", "https://u@h/"],
+        ),
+        (
+            "callback-url",
+            ["", "https://bigfleet.test:9443", "http://10.0.0.4:9443/base"],
+            ["bigfleet.test", "ftp://h", "https://h/?x=1", "https://h/ x"],
+        ),
+        ("callback-addr", [""], ["9443", ":x"]),
         ("arm-endpoint", ["https://127.0.0.1:8443", "https://[::1]:1/", ""], ["http://x", "x"]),
         ("spot-max-price", ["-1", "0.05", "2"], ["0", "-2", "x", "nan", "1e9", ""]),
         ("os-disk-gib", ["0", "4095"], ["-1", "4096", "30G"]),
@@ -259,6 +277,11 @@ SAMPLES: dict[str, tuple[str, Any]] = {
     "cloud": ("china", "china"),
     "arm-endpoint": ("https://localhost:8443/", "https://localhost:8443"),
     "arm-ca": ("ca.pem", Path("ca.pem")),
+    "prices-endpoint": ("https://mirror.test/prices/", "https://mirror.test/prices"),
+    "price-file": ("prices.json", Path("prices.json")),
+    "price-discount": ("12.5%", 0.125),
+    "reserved-term": ("3y", "3y"),
+    "eviction-rate-basis": ("month", "month"),
     "credential": ("cli", "cli"),
     "tenant-id": (TENANT, TENANT),
     "client-id": (CLIENT, CLIENT),
@@ -305,6 +328,9 @@ SAMPLES: dict[str, tuple[str, Any]] = {
 
 FIELDS = {
     "owner-id": "owner",
+    "prices-endpoint": "endpoint",
+    "price-discount": "discount",
+    "eviction-rate-basis": "rate_basis",
     "authority-host": "authority",
     "credential": "method",
     "federated-token-file": "token_file",
@@ -325,8 +351,8 @@ BESIDE: dict[str, dict[str, str]] = {
 
 
 def every_value(azure: AzureOptions) -> dict[str, Any]:
-    parts = (azure, azure.profile, azure.credentials, azure.reservation)
-    kinds = (AzureOptions, VmProfile, Credentials, Reservation)
+    parts = (azure, azure.profile, azure.credentials, azure.reservation, azure.market)
+    kinds = (AzureOptions, VmProfile, Credentials, Reservation, MarketOptions)
     return {
         f.name: getattr(part, f.name) for part in parts for f in fields(kinds[parts.index(part)])
     }
@@ -350,6 +376,7 @@ def test_every_option_is_read_from_its_variable_and_reaches_the_backend(option: 
         "id.pub": public_line(ED25519) + "\n",
         "data": b"\x00\xff#cloud-config\r\n",
         "ca.pem": trustme.CA().cert_pem.bytes(),
+        "prices.json": '{"Standard_D4s_v5": {"on_demand": 0.1}}',
     }
     azure = azure_of(*flags, env={option.env: text}, files=files, **given)
     found = every_value(azure)[FIELDS.get(option.name, option.field)]
@@ -361,9 +388,9 @@ def test_every_option_is_read_from_its_variable_and_reaches_the_backend(option: 
 
 def test_every_value_that_the_backend_takes_can_be_set() -> None:
     settable = {FIELDS.get(o.name, o.field) for o in AZURE_OPTIONS} | {"location"}
-    taken = set(every_value(azure_of())) - {"profile", "credentials", "reservation"}
-    # What only an offering decides.
-    assert taken - settable == {"azure_zone", "base_user_data_file"}
+    taken = set(every_value(azure_of())) - {"profile", "credentials", "reservation", "market"}
+    # What only an offering decides, and what is in the price file.
+    assert taken - settable == {"azure_zone", "base_user_data_file", "prices"}
 
 
 # Files

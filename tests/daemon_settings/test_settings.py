@@ -278,6 +278,8 @@ def test_every_option_is_read_from_its_variable(option):
         "NAME": "name",
         "REGION": "westus",
         "ZONE": "zone-7",
+        "PERCENT": "12.5%",
+        "URL": "https://daemon.test:9443",
         "": "true" if option.boolean else "secret",
     }
     text = sample.get(option.metavar) or option.metavar.split("|")[-1]
@@ -286,7 +288,11 @@ def test_every_option_is_read_from_its_variable(option):
         env["BIGFLEET_AZURE_STATE"] = "state.db"
     for name in ("cert", "key") if option.group == "TLS" else ():
         env.setdefault(f"BIGFLEET_AZURE_TLS_{name.upper()}", "other.file")
-    settings = resolved(env=env, files={"some.file": ""})
+    if option.name.startswith("callback-"):
+        env |= {f"BIGFLEET_AZURE_CALLBACK_{n}": "some.file" for n in ("KEY_FILE", "TLS_CERT")}
+        env |= {"BIGFLEET_AZURE_CALLBACK_TLS_KEY": "some.file"}
+        env |= {"BIGFLEET_AZURE_CALLBACK_ADDR": "localhost:7"}
+    settings = resolved(env=env, files={"some.file": "" if option.name == "config" else "k" * 32})
     assert getattr(settings, option.field) == option.parse(text)
     assert option.env == f"BIGFLEET_AZURE_{option.field.upper()}"
 

@@ -163,6 +163,9 @@ def written(option: Option) -> str:
         "failed-dwell": "0",
         "leftovers": "report",
         "reconcile-interval": "0s",
+        "price-refresh": "30m",
+        "callback-url": "https://daemon.test:9443",
+        "callback-addr": "127.0.0.1:0",
         "log-level": "debug",
         "log-format": "json",
         "state-key": "ab" * 32,
@@ -191,6 +194,8 @@ def settings(tmp_path: Path) -> dict[str, str]:
     chosen |= {"offerings": str(offerings), "state": str(tmp_path / "s.db"), "config": str(config)}
     for name in ("tls-cert", "tls-key", "tls-ca", "state-key-file"):
         del chosen[name]
+        chosen.pop(f"callback-{name}", None)
+    chosen["callback-key-file"] = str(key)
     chosen["state-key-file"] = str(key)
     return chosen
 

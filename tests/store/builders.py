@@ -55,6 +55,7 @@ OFFERING = Offering(
     segments=(Segment(0, 100, 1), Segment(100, 49_900, 2_000)),
     withheld=True,
     published="a1b2c3",
+    taken=(0.1, 0.175),
 )
 
 
@@ -97,6 +98,7 @@ FULL_RECORD = record(
         begun=NOW + 7.5,
     ),
     mark=Mark("shard-\x00a", INT64_MIN, INT64_MAX),
+    warned=0.99,
 )
 
 DEBT = Debt(

@@ -57,7 +57,7 @@ async def test_a_newer_format_is_refused(make: Make, path: Path):
     await store.close()
     with closing(sqlite3.connect(path)) as newer:
         newer.execute(f"PRAGMA user_version = {schema.VERSION + 1}")
-    refused(path, r"newer version of this program \(format 4, this one knows 3\)")
+    refused(path, r"newer version of this program \(format 5, this one knows 4\)")
 
 
 def test_a_directory_is_refused(tmp_path: Path):

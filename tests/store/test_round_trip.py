@@ -93,6 +93,19 @@ async def test_progress_and_parts_cost_nothing_where_a_backend_has_none(make: Ma
     assert parts == ""
 
 
+async def test_what_was_learnt_of_prices_is_kept_word_for_word(make: Make):
+    assert (await reopened(make, OFFERED)).market == ""
+    kept = '{"prices":{"standard_d4s_v5":{"spot":[0.04,1780000000.0]}}}\x00größer'
+    first = ChangeSet(market="older")
+    assert (await reopened(make, first, ChangeSet(market=kept), OFFERED)).market == kept
+
+
+async def test_slots_that_were_left_out_for_one_list_are_listed_by_a_new_process(make: Make):
+    hidden = replace(OFFERING, left_out=(10, 20))
+    (offering,) = (await reopened(make, ChangeSet(offerings=(hidden,)))).offerings
+    assert offering == OFFERING
+
+
 async def test_whether_the_substrate_was_asked_what_exists_is_remembered(make: Make):
     assert not (await reopened(make)).inventoried
     assert (await reopened(make, ChangeSet(inventoried=True))).inventoried

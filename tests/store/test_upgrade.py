@@ -91,7 +91,7 @@ async def test_a_file_of_the_first_format_is_upgraded_with_all_it_holds(
     (machine,) = snapshot.records
     assert (machine.id, machine.change, machine.host) == (record(1).id, 77, "vm-1")
     assert machine.mark == Mark("shard-a", 4, -5)
-    assert snapshot.offerings == (OFFERING,)
+    assert snapshot.offerings == (replace(OFFERING, taken=None),)
     assert snapshot.debts == (replace(DEBT, parts=""),)
     assert (snapshot.created, snapshot.inventoried) == (NOW, False)
     assert set(snapshot.marks) == {
@@ -196,3 +196,28 @@ async def test_an_upgraded_and_a_new_file_have_the_same_tables(
     assert tables(first_format) == upgraded
     with closing(sqlite3.connect(first_format)) as connection:
         assert connection.execute("PRAGMA page_size").fetchone() == (schema.PAGE_BYTES,)
+
+
+@pytest.fixture
+def third_format(first_format: Path) -> Path:
+    """The same as format 3 wrote it."""
+    with closing(sqlite3.connect(first_format, isolation_level=None)) as old:
+        schema.lay_out(old, now=NOW, version=3)
+        assert schema.version_of(old) == 3
+    return first_format
+
+
+@pytest.mark.behaviour(83)
+async def test_machines_and_offerings_of_the_third_format_know_of_no_notice_and_no_other_price(
+    make: Make, third_format: Path
+):
+    store = make(clock=Standing())
+    snapshot = store.open()
+    assert [one.warned for one in snapshot.records] == [0.0]
+    assert [one.taken for one in snapshot.offerings] == [None]
+    assert snapshot.market == ""
+    warned = replace(FULL_RECORD, warned=0.5)
+    await store.commit(ChangeSet(records=(warned,), market="learnt"))
+    await store.close()
+    again = make().open()
+    assert (again.records[-1], again.market) == (warned, "learnt")

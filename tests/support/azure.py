@@ -71,6 +71,7 @@ def azure_flags(arm: ArmDouble) -> list[str]:
         f"--subnet-id={arm.cloud.subnet_id}",
         f"--arm-endpoint={arm.endpoint}",
         f"--arm-ca={arm.ca_file}",
+        f"--prices-endpoint={arm.prices_endpoint}",
     ]
 
 
@@ -227,9 +228,12 @@ class Site:
     async def _call(self, method: str, request: Any, **call: Any) -> Any:
         return await getattr(self.stub, method)(request, **call)
 
+    async def listed(self, **call: Any) -> pb.MachineList:
+        answer: pb.MachineList = await self._call("List", pb.ListFilter(), timeout=60, **call)
+        return answer
+
     async def machines(self, **call: Any) -> dict[str, pb.Machine]:
-        answer = await self._call("List", pb.ListFilter(), timeout=60, **call)
-        return {machine.id: machine for machine in answer.machines}
+        return {machine.id: machine for machine in (await self.listed(**call)).machines}
 
     async def ids(self, count: int, kind: str = "od") -> list[str]:
         """Ids of unused slots: `od` or `spot`."""

@@ -7,11 +7,11 @@ back-offs pass at once.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from bigfleet_azure._pb import provider_pb2 as pb
-from bigfleet_azure.backends.base import Assignment, Condition, Host, Observation
+from bigfleet_azure.backends.base import Assignment, Condition, Host, Observation, Refreshed
 from bigfleet_azure.daemon.assembly import Parts, assemble
 from bigfleet_azure.daemon.settings import Settings, resolve
 from bigfleet_azure.domain.changes import ChangeSet
@@ -72,6 +72,7 @@ class RetainingStore:
         self.offerings: dict[int, Offering] = {}
         self.debts: dict[int, Debt] = {}
         self.head = 0
+        self.market = ""
         self.inventoried = False
         self.incarnation = "0123abcd"
         self.created = 0.0
@@ -92,6 +93,7 @@ class RetainingStore:
             debts=tuple(self.debts.values()),
             wrong_key=self.wrong_key,
             created=self.created,
+            market=self.market,
             inventoried=self.inventoried,
         )
 
@@ -107,7 +109,7 @@ class RetainingStore:
         for side in changes.marks:
             self.marks[side.machine_id, side.mark.shard_id] = side
         for offering in changes.offerings:
-            self.offerings[offering.number] = offering
+            self.offerings[offering.number] = replace(offering, left_out=(0, 0))
         for debt in changes.debts:
             self.debts[debt.number] = debt
         for number in changes.cleared_debts:
@@ -117,6 +119,7 @@ class RetainingStore:
         for slot in changes.handed_over:
             self.blobs.pop(slot, None)
         self.head = max(self.head, changes.head or 0)
+        self.market = self.market if changes.market is None else changes.market
         self.inventoried = self.inventoried or changes.inventoried
 
     async def blob(self, slot: int) -> Secret | None:
@@ -226,6 +229,11 @@ class ScriptedBackend:
         short: what is short, or what `shortages` raises.
         unknown: sizes that are not known yet.
         made: counts hosts, so that each has parts of its own.
+        price, prices, probability: what everything costs, or sizes of their own, and how often
+            Spot is evicted.
+        refreshed, refreshes: what becomes of reading prices, and how often they were read.
+        recalled: what was given back of an earlier life's prices.
+        guessed: sizes without a price.
     """
 
     name: str = "scripted"
@@ -244,6 +252,12 @@ class ScriptedBackend:
     reclaimed: list[Debt] = field(default_factory=list)
     reclaimed_for: list[str] = field(default_factory=list)
     price: float = 0.2
+    prices: dict[str, float] = field(default_factory=dict)
+    probability: float = 0.125
+    refreshed: Refreshed = field(default_factory=Refreshed)
+    refreshes: int = 0
+    recalled: list[str] = field(default_factory=list)
+    guessed: Sequence[str] = ()
     leftovers: list[Observation] = field(default_factory=list)
     short: Sequence[Shortage] | BackendError = ()
     unknown: set[str] = field(default_factory=set)
@@ -258,12 +272,23 @@ class ScriptedBackend:
     def watch_facts(self, changed: Callable[[], None]) -> None:
         pass
 
+    def recall(self, kept: str) -> None:
+        self.recalled.append(kept)
+
+    async def refresh(self) -> Refreshed:
+        self.refreshes += 1
+        return self.refreshed
+
+    def unpriced(self) -> Sequence[str]:
+        return self.guessed
+
     def facts(self, offer: Offer) -> Facts:
         if offer.vm_size in self.unknown:
             raise BackendError(FailureKind.TRANSIENT, "the sizes are not known yet")
+        spot = offer.capacity_type is CapacityType.SPOT
         return Facts(
-            price_usd_per_hour=self.price,
-            interruption_probability=0.125 if offer.capacity_type is CapacityType.SPOT else 0.0,
+            price_usd_per_hour=self.prices.get(offer.vm_size, self.price),
+            interruption_probability=self.probability if spot else 0.0,
             allocatable={"cpu": "3", "memory": "12Gi", "ephemeral-storage": "20Gi", "pods": "110"},
             labels={"kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"},
         )

@@ -11,11 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from scripts import build_kubernetes
+from scripts import build_helm, build_kubernetes
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 # What each tool is built with; a tool without an entry has no excuse to be missing.
-BASIS = {"grpcurl": "go", **{program.file: "go" for program in build_kubernetes.PROGRAMS}}
+BASIS = {
+    "grpcurl": "go",
+    "actionlint": "go",
+    build_helm.PROGRAM: "go",
+    # No package of Debian, Go or Python brings it.
+    "terraform": "terraform",
+    **{program.file: "go" for program in build_kubernetes.PROGRAMS},
+}
 
 
 def require_tool(name: str) -> Path:

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 
 import aiohttp
 import pytest
+from aiohttp import web
 
 from bigfleet_azure.service.conditions import Conditions
 from bigfleet_azure.telemetry.metrics import Metrics
-from bigfleet_azure.web.app import HttpListenError, WebServer
+from bigfleet_azure.web.app import StatusPages
+from bigfleet_azure.web.listener import HttpListenError, Listener
 
 
 class StillClock:
@@ -40,14 +42,16 @@ class Site:
 
     def __post_init__(self) -> None:
         self.conditions = Conditions(self.clock, self.metrics)
-        self.server = WebServer(
+        app = web.Application()
+        StatusPages(
             self.metrics,
             self.conditions,
             self.clock,
             ready=lambda: self.is_ready,
             refresh=self.refresh,
             notes=lambda: self.notes,
-        )
+        ).mount(app)
+        self.server = Listener(app, "--metrics-addr")
 
     def refresh(self) -> None:
         self.scrapes += 1

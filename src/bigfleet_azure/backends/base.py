@@ -132,6 +132,19 @@ class Observation:
     since: float = 0.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refreshed:
+    """What became of reading prices and eviction rates anew.
+
+    Attributes:
+        kept: what to give to `recall` in a later process; "" for nothing.
+        troubles: what is wrong with which source; what was known of it stays.
+    """
+
+    kept: str = ""
+    troubles: tuple[str, ...] = ()
+
+
 class Backend(Protocol):
     """A substrate. One contract test suite runs on every implementation."""
 
@@ -160,6 +173,15 @@ class Backend(Protocol):
             BackendError: INVALID for a size that does not exist; TRANSIENT while the sizes are not
                 known yet.
         """
+
+    def recall(self, kept: str) -> None:
+        """Take up what an earlier process's `refresh` wanted kept; before `facts` is called."""
+
+    async def refresh(self) -> Refreshed:
+        """Read prices and eviction rates anew; `facts` answers by them from now on."""
+
+    def unpriced(self) -> Sequence[str]:
+        """Sizes that are offered at a guessed price, for people."""
 
     def watch_facts(self, changed: Callable[[], None]) -> None:
         """Call `changed` whenever `facts` may answer otherwise from now on."""

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from bigfleet_azure.backends.base import Assignment, Backend, Host, Observation
+from bigfleet_azure.backends.base import Assignment, Backend, Host, Observation, Refreshed
 from bigfleet_azure.domain.debt import Debt
 from bigfleet_azure.domain.offering import Facts, Offer
 from bigfleet_azure.domain.secret import Secret
@@ -60,6 +60,15 @@ class InstrumentedBackend:
 
     def facts(self, offer: Offer) -> Facts:
         return self._backend.facts(offer)
+
+    def recall(self, kept: str) -> None:
+        self._backend.recall(kept)
+
+    async def refresh(self) -> Refreshed:
+        return await self._backend.refresh()
+
+    def unpriced(self) -> Sequence[str]:
+        return self._backend.unpriced()
 
     def watch_facts(self, changed: Callable[[], None]) -> None:
         self._backend.watch_facts(changed)

@@ -17,7 +17,7 @@ from bigfleet_azure.domain.quantity import NVIDIA
 _SPOT_PRICE_SHARE = 0.2
 """Spot prices move between a tenth and half of pay-as-you-go; most sizes stand near a fifth."""
 
-_BANDS = (0.025, 0.075, 0.125, 0.175, 0.25)
+BANDS = (0.025, 0.075, 0.125, 0.175, 0.25)
 """Midpoints of Azure's hourly eviction bands: 0-5, 5-10, 10-15, 15-20 and over 20 %."""
 
 _UNKNOWN_BAND = 2
@@ -208,28 +208,53 @@ def _gpu_size(vcpus: int, accelerator: str) -> Hardware:
 
 
 def price_of(name: str, *, vcpus: int, gpus: int) -> tuple[float, int]:
-    """Price in USD per hour and eviction band of a size whose hardware is known.
-
-    A name that cannot be read costs what the dearest families take for such hardware: a guess may
-    make a size look worse than it is, never better, and no size is refused for lack of a price.
-    """
+    """Price in USD per hour and eviction band of a size whose hardware is known."""
     try:
         known = size_of(name)
     except ValueError:
-        price = vcpus * max(_PRICE_PER_VCPU.values()) + gpus * max(
-            model.price_usd_per_hour for model in _ACCELERATORS.values()
-        )
-        return round(price, 4), _UNKNOWN_BAND
+        return dearest(vcpus=vcpus, gpus=gpus), _UNKNOWN_BAND
     return known.price_usd_per_hour, known.eviction_band
 
 
-def facts(offer: Offer, size: Hardware, *, region: str, allocatable: Mapping[str, str]) -> Facts:
-    """What is published about an offer of this size."""
-    spot = offer.capacity_type is CapacityType.SPOT
-    price = size.price_usd_per_hour * (_SPOT_PRICE_SHARE if spot else 1)
+def dearest(*, vcpus: int, gpus: int) -> float:
+    """What the dearest families take for such hardware, USD per hour.
+
+    Published where no price is known: a guess may make a size look worse than it is, never better,
+    and no size is refused for lack of a price.
+    """
+    gpu = max(model.price_usd_per_hour for model in _ACCELERATORS.values())
+    return round(vcpus * max(_PRICE_PER_VCPU.values()) + gpus * gpu, 4)
+
+
+def usual_price(size: Hardware, capacity_type: CapacityType) -> float:
+    """A price of the table as it is for that capacity type, USD per hour."""
+    spot = capacity_type is CapacityType.SPOT
+    return round(size.price_usd_per_hour * (_SPOT_PRICE_SHARE if spot else 1), 5)
+
+
+def usual_rate(size: Hardware, capacity_type: CapacityType) -> float:
+    """Probability of an eviction within an hour by the table's band; 0 for all but Spot."""
+    return BANDS[size.eviction_band] if capacity_type is CapacityType.SPOT else 0.0
+
+
+def facts(
+    offer: Offer,
+    size: Hardware,
+    *,
+    region: str,
+    allocatable: Mapping[str, str],
+    price: float | None = None,
+    probability: float | None = None,
+) -> Facts:
+    """What is published about an offer of this size.
+
+    Args:
+        price, probability: of `offer`; None for the table's.
+    """
+    capacity = offer.capacity_type
     return Facts(
-        price_usd_per_hour=round(price, 5),
-        interruption_probability=_BANDS[size.eviction_band] if spot else 0.0,
+        price_usd_per_hour=usual_price(size, capacity) if price is None else price,
+        interruption_probability=usual_rate(size, capacity) if probability is None else probability,
         allocatable=allocatable,
         labels=_labels(offer, size, region),
     )

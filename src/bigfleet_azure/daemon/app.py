@@ -14,15 +14,16 @@ import logging
 import os
 import platform
 import signal
-from collections.abc import Coroutine
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bigfleet_azure import __version__
 from bigfleet_azure.backends.base import Backend
 from bigfleet_azure.daemon import loops, substrate
-from bigfleet_azure.daemon.assembly import Parts, assemble, make_backend, open_store
+from bigfleet_azure.daemon.assembly import Parts, assemble, make_backend, open_store, reporter
+from bigfleet_azure.daemon.callbacks import KEYS_CONDITION, CallbackKeys
 from bigfleet_azure.daemon.settings import Settings
 from bigfleet_azure.domain.errors import BackendError
 from bigfleet_azure.domain.offering import Offer, built_in_mix
@@ -37,7 +38,7 @@ from bigfleet_azure.telemetry import logs
 from bigfleet_azure.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
-    from bigfleet_azure.web.app import WebServer
+    from bigfleet_azure.web.listener import Listener
 
 logger = logging.getLogger(__name__)
 
@@ -50,12 +51,18 @@ SHUTDOWN_LIMIT_SECONDS = 9.0
 FIRST_WRITE_SECONDS = 60.0
 """Longest time for writing changed offerings at start; 100,000 machines in use need a few."""
 
+NEW_PRICES_SECONDS = 15.0
+"""Longest wait for prices before slots are shown for the first time; a few requests take a second.
+Later ones change what is shown."""
+
 FIRST_ANSWER_SECONDS = 0.1
 """Head start of the first List, for which a shard waits, before the rest of the start-up shares the
 interpreter with it."""
 
 CANCEL_SECONDS = 2.0
 """Longest wait for a start that is broken off; a disk that hangs keeps it longer."""
+
+TLS_CONDITION = "tls"
 
 _GC_THRESHOLDS = (50_000, 20, 100)
 """Fewer and shorter pauses than the interpreter's defaults; what was loaded at start is frozen."""
@@ -107,14 +114,17 @@ class Daemon:
         self._stop = asyncio.Event()
         self._reload_wanted = asyncio.Event()
         self._ready = False
-        self._web: WebServer | None = None
+        self._listeners: list[Listener] = []
 
     async def serve(self) -> None:
         """Start, serve until told to stop, stop."""
         self._watch_signals()
         for warning in self._settings.warnings:
             logger.warning("%s", warning)
-        backend = make_backend(self._settings, self._clock, self._metrics, self._conditions)
+        self._keys = self._callback_keys()
+        backend = make_backend(
+            self._settings, self._clock, self._metrics, self._conditions, self._keys
+        )
         offers = self._offers(backend)
         certificates = self._certificates()
         store = open_store(self._settings, self._clock, self._metrics)
@@ -178,6 +188,7 @@ class Daemon:
         if backend.rebuilds and not snapshot.inventoried:
             await self._show(parts, certificates)
             await self._start_backend(parts, patient=False)
+            await self._new_prices(parts, offers)
             await self._apply_first(parts, offers)
             await substrate.inventoried(parts.reconciler, self._clock)
             await parts.survey.take()  # what cannot be had is not shown for a moment either
@@ -190,8 +201,7 @@ class Daemon:
             await self._clock.sleep(FIRST_ANSWER_SECONDS)
             await self._begin_behind(parts, snapshot, certificates)
         self._reload_when_asked(parts)
-        interval = self._settings.reconcile_interval.total_seconds()
-        loops.watch_substrate(self._supervisor, self._clock, parts, interval)
+        loops.watch_substrate(self._supervisor, self._clock, parts, self._settings)
 
     async def _listen(
         self, stack: AsyncExitStack, parts: Parts, certificates: Certificates | None
@@ -243,7 +253,21 @@ class Daemon:
         """Open what operators look at: HTTP and the log; and keep it up to date."""
         await self._start_web(parts)
         await asyncio.to_thread(logs.finish, self._settings.log_format)
-        loops.keep_house(self._supervisor, self._clock, parts, self._conditions, certificates)
+        loops.keep_house(
+            self._supervisor, self._clock, parts, self._conditions, self._check_files(certificates)
+        )
+
+    def _check_files(self, certificates: Certificates | None) -> Callable[[], None]:
+        """Looks whether files changed that are in use."""
+
+        def check() -> None:
+            if certificates is not None:
+                certificates.check()
+            self._keys.check()
+            for listener in self._listeners:
+                listener.check()
+
+        return check
 
     def _watch_signals(self) -> None:
         loop = asyncio.get_running_loop()
@@ -280,11 +304,14 @@ class Daemon:
     async def _reload(self, parts: Parts) -> None:
         """Apply the offerings file again; a faulty one changes nothing and is a condition."""
         try:
-            applied = await parts.catalogue.apply(self._offers(parts.backend))
+            offers = self._offers(parts.backend)
+            await self._new_prices(parts, offers)
+            applied = await parts.catalogue.apply(offers)
         except (StartError, OffersRefused) as error:
             self._conditions.set("offerings", str(error))
             return
         self._conditions.clear("offerings")
+        parts.republisher.follow()
         await parts.survey.take()
         logger.info(
             "offerings applied",
@@ -301,13 +328,7 @@ class Daemon:
         if settings.tls_cert is None or settings.tls_key is None:
             return None
         files = TlsFiles(certificate=settings.tls_cert, key=settings.tls_key, ca=settings.tls_ca)
-
-        def report(trouble: str | None) -> None:
-            if trouble is None:
-                self._conditions.clear("tls")
-            else:
-                self._conditions.set("tls", trouble)
-
+        report = reporter(self._conditions, TLS_CONDITION)
         try:
             return Certificates(files, self._clock, self._metrics, report)
         except TlsError as error:
@@ -336,6 +357,22 @@ class Daemon:
         python = platform.python_version()
         self._metrics.build_info.labels(__version__, python, parts.backend.name).set(1)
 
+    def _callback_keys(self) -> CallbackKeys:
+        report = reporter(self._conditions, KEYS_CONDITION)
+        try:
+            return CallbackKeys(self._settings.callback_key_file, report)
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise StartError(f"--callback-key-file cannot be used: {why}") from error
+
+    async def _new_prices(self, parts: Parts, offers: list[Offer]) -> None:
+        """Know what things cost before they are shown for the first time, if that is soon known."""
+        if not self._settings.price_refresh:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(NEW_PRICES_SECONDS):
+                await parts.pricing.ask_about_new(offers)
+
     async def _apply_first(self, parts: Parts, offers: list[Offer]) -> None:
         """Publish the offers before anything is served; needs the store only if they changed."""
         try:
@@ -351,32 +388,26 @@ class Daemon:
             ) from error
 
     async def _start_web(self, parts: Parts) -> None:
-        address = self._settings.metrics_addr
-        if address is None:
+        settings = self._settings
+        if settings.metrics_addr is None and settings.callback_addr is None:
             return
         # Imported in a thread: it takes longer than the first List may wait.
-        await asyncio.to_thread(importlib.import_module, "bigfleet_azure.web.app")
-        from bigfleet_azure.web.app import HttpListenError, WebServer
+        await asyncio.to_thread(importlib.import_module, "bigfleet_azure.daemon.http")
+        from bigfleet_azure.daemon.http import open_listeners
 
-        web = WebServer(
-            self._metrics,
-            self._conditions,
-            self._clock,
+        self._listeners += await open_listeners(
+            settings,
+            parts,
+            self._keys,
+            metrics=self._metrics,
+            conditions=self._conditions,
+            clock=self._clock,
             ready=lambda: self._ready,
-            refresh=parts.refresh_metrics,
-            notes=parts.notes,
         )
-        try:
-            port = await web.start(address.host, address.port)
-        except HttpListenError as error:
-            self._conditions.set("metrics-listener", f"{error}; gRPC is served all the same")
-            return
-        self._web = web
-        logger.info("serving HTTP", extra={"address": str(replace(address, port=port))})
 
     async def _close_web(self) -> None:
-        if self._web is not None:
-            await self._web.close()
+        for listener in self._listeners:
+            await listener.close()
 
     def _reload_when_asked(self, parts: Parts) -> None:
         async def reload() -> None:

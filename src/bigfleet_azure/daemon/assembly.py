@@ -4,12 +4,14 @@ Starting, stopping and loops are `daemon.app`'s.
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
 from bigfleet_azure.backends.base import Backend
 from bigfleet_azure.backends.instrumented import InstrumentedBackend
+from bigfleet_azure.daemon.callbacks import CallbackKeys
 from bigfleet_azure.daemon.settings import Settings
 from bigfleet_azure.domain.decide import Limits
 from bigfleet_azure.domain.lifecycle import Kind, State
@@ -23,8 +25,12 @@ from bigfleet_azure.service.executor import Executor
 from bigfleet_azure.service.inventory import Inventory
 from bigfleet_azure.service.janitor import Janitor
 from bigfleet_azure.service.journal import Journal
+from bigfleet_azure.service.losses import Losses
+from bigfleet_azure.service.notices import Notices
+from bigfleet_azure.service.pricing import Pricing
 from bigfleet_azure.service.provider import Provider
 from bigfleet_azure.service.reconciler import Reconciler
+from bigfleet_azure.service.republishing import Republisher
 from bigfleet_azure.service.strays import Strays
 from bigfleet_azure.service.survey import Survey
 from bigfleet_azure.store.base import Snapshot, Store
@@ -49,8 +55,12 @@ class Parts:
     catalogue: Catalogue
     executor: Executor
     janitor: Janitor
+    losses: Losses
     reconciler: Reconciler
     survey: Survey
+    pricing: Pricing
+    republisher: Republisher
+    notices: Notices
     provider: Provider
     metrics: Metrics
     opened: asyncio.Event
@@ -63,7 +73,7 @@ class Parts:
             if record.state is State.FAILED:
                 self.janitor.failed(record)
             elif record.operation is not None and record.operation.loss:
-                self.reconciler.walk(record)
+                self.losses.resume(record)
             elif record.operation is not None:
                 self.executor.resume(record)
 
@@ -72,17 +82,27 @@ class Parts:
         self.executor.refresh_metrics()
         self.janitor.refresh_metrics()
         self.blocks.refresh_metrics()
+        self.pricing.refresh_metrics()
         self.metrics.withheld.set(self.inventory.withheld())
         for state, count in self.inventory.counts().items():
             self.metrics.machines.labels(state.name).set(count)
 
     def notes(self) -> dict[str, str]:
         """What operators may want to know and need not act on."""
+        notes = {}
         offerings = self.inventory.offerings()
         withheld = [one.offer for one in offerings if one.withheld and one.offer.count]
-        if not withheld:
-            return {}
-        return {"capacity": f"{len(withheld)} offerings withheld: {self.blocks.text(withheld)}"}
+        if withheld:
+            why = self.blocks.text(withheld)
+            notes["capacity"] = f"{len(withheld)} offerings withheld: {why}"
+        if guessed := self.pricing.guessed():
+            notes["prices"] = f"guessed, since none is known: {', '.join(guessed)}"
+        return notes
+
+    def made_by(self, machine_id: str) -> str:
+        """Operation id of the Create that made a machine's host; empty for no such machine."""
+        record = self.inventory.record(machine_id)
+        return self.reconciler.made_by(record) if record is not None else ""
 
 
 def assemble(
@@ -130,6 +150,9 @@ def assemble(
         created=snapshot.created,
         remove=settings.leftovers == "remove",
     )
+    losses = Losses(
+        inventory=inventory, journal=journal, clock=clock, metrics=metrics, supervisor=supervisor
+    )
     executor = Executor(
         backend=backend,
         store=store,
@@ -137,6 +160,7 @@ def assemble(
         journal=journal,
         blocks=blocks,
         janitor=janitor,
+        losses=losses,
         clock=clock,
         metrics=metrics,
         supervisor=supervisor,
@@ -149,20 +173,27 @@ def assemble(
         opened=opened,
     )
     journal.follow(janitor.follow)
+    catalogue = Catalogue(
+        backend=backend,
+        inventory=inventory,
+        journal=journal,
+        blocks=blocks,
+        clock=clock,
+        supervisor=supervisor,
+        provider=settings.provider,
+        region=settings.location,
+    )
+    republisher = Republisher(
+        inventory=inventory,
+        journal=journal,
+        supervisor=supervisor,
+        threshold=settings.republish_threshold,
+    )
     return Parts(
         backend=backend,
         inventory=inventory,
         blocks=blocks,
-        catalogue=Catalogue(
-            backend=backend,
-            inventory=inventory,
-            journal=journal,
-            blocks=blocks,
-            clock=clock,
-            supervisor=supervisor,
-            provider=settings.provider,
-            region=settings.location,
-        ),
+        catalogue=catalogue,
         executor=executor,
         janitor=janitor,
         reconciler=Reconciler(
@@ -171,10 +202,24 @@ def assemble(
             journal=journal,
             strays=strays,
             conditions=conditions,
-            clock=clock,
             metrics=metrics,
-            supervisor=supervisor,
+            losses=losses,
             inventoried=snapshot.inventoried,
+        ),
+        losses=losses,
+        pricing=Pricing(
+            backend=backend,
+            inventory=inventory,
+            catalogue=catalogue,
+            journal=journal,
+            republisher=republisher,
+            conditions=conditions,
+            metrics=metrics,
+            kept=snapshot.market,
+        ),
+        republisher=republisher,
+        notices=Notices(
+            inventory=inventory, journal=journal, losses=losses, clock=clock, metrics=metrics
         ),
         survey=Survey(backend=backend, blocks=blocks, conditions=conditions, metrics=metrics),
         provider=Provider(
@@ -211,21 +256,38 @@ def open_store(settings: Settings, clock: Clock, metrics: Metrics) -> Store:
     )
 
 
-def make_backend(
-    settings: Settings, clock: Clock, metrics: Metrics, conditions: Conditions
-) -> Backend:
-    """The substrate that the settings ask for, not started yet."""
-    if settings.azure is None:
-        return simulated_backend(settings, clock)
-    from bigfleet_azure.backends.azure.backend import AzureBackend
+def reporter(conditions: Conditions, name: str) -> Callable[[str | None], None]:
+    """Sets a condition to a text, or clears it with None."""
 
-    def report(name: str, trouble: str | None) -> None:
+    def report(trouble: str | None) -> None:
         if trouble is None:
             conditions.clear(name)
         else:
             conditions.set(name, trouble)
 
-    return AzureBackend(settings.azure, clock=clock, metrics=metrics, report=report)
+    return report
+
+
+def make_backend(
+    settings: Settings,
+    clock: Clock,
+    metrics: Metrics,
+    conditions: Conditions,
+    keys: CallbackKeys,
+) -> Backend:
+    """The substrate that the settings ask for, not started yet."""
+    if settings.azure is None:
+        return simulated_backend(settings, clock)
+    from bigfleet_azure.backends.azure.backend import AzureBackend
+    from bigfleet_azure.backends.azure.options import Callback
+
+    return AzureBackend(
+        settings.azure,
+        clock=clock,
+        metrics=metrics,
+        report=lambda name, trouble: reporter(conditions, name)(trouble),
+        callback=Callback(url=settings.callback_url, token=keys.token),
+    )
 
 
 def simulated_backend(settings: Settings, clock: Clock) -> Backend:

@@ -6,15 +6,20 @@ Imported only when that backend is chosen. What can be wrong with them is `azure
 from collections.abc import Mapping
 from typing import Any
 
+from bigfleet_azure.backends.azure.market import price_file
 from bigfleet_azure.backends.azure.options import (
     AzureOptions,
     BootstrapMethod,
     Choice,
     GuestMethod,
+    MarketOptions,
+    RateBasis,
     Reservation,
+    ReservedTerm,
     VmProfile,
 )
-from bigfleet_azure.backends.azure.profiles import tag_faults, user_data
+from bigfleet_azure.backends.azure.profiles import placeholder_faults, tag_faults, user_data
+from bigfleet_azure.backends.azure.retail import PUBLIC_ENDPOINT
 from bigfleet_azure.daemon import azure_faults
 from bigfleet_azure.daemon.azure_faults import Judged
 from bigfleet_azure.daemon.azure_files import certificates, ssh_public_key
@@ -34,12 +39,19 @@ def azure_options(
     settings = Judged(dict(values), given, read, faults)
     settings.judge_texts()
     settings.content("arm-ca", certificates, None)
+    market = _market(settings)
     profile = _profile(settings)
     for text in (*azure_faults.found(settings), *tag_faults(profile.tags)):
         faults.add(text)
+    for text in placeholder_faults(
+        profile.base_user_data,
+        url=bool(settings["callback-url"]),
+        token=settings["callback-key-file"] is not None,
+    ):
+        faults.add(f"{settings.shown('base-user-data')} {text}")
     for text in azure_faults.mix_faults(settings, profile):
         faults.add(text)
-    return None if faults.texts else _options(settings, profile)
+    return None if faults.texts else _options(settings, profile, market)
 
 
 def _profile(settings: Judged) -> VmProfile:
@@ -73,7 +85,7 @@ def _profile(settings: Judged) -> VmProfile:
     )
 
 
-def _options(settings: Judged, profile: VmProfile) -> AzureOptions:
+def _options(settings: Judged, profile: VmProfile, market: MarketOptions) -> AzureOptions:
     return AzureOptions(
         subscription_id=settings["subscription-id"],
         resource_group=settings["resource-group"],
@@ -96,4 +108,17 @@ def _options(settings: Judged, profile: VmProfile) -> AzureOptions:
             ephemeral_storage_bytes=settings["reserved-ephemeral-storage"],
             pods=settings["max-pods"],
         ),
+        market=market,
+    )
+
+
+def _market(settings: Judged) -> MarketOptions:
+    return MarketOptions(
+        endpoint=settings["prices-endpoint"]
+        or (PUBLIC_ENDPOINT if settings["cloud"] == "public" else ""),
+        prices=settings.content("price-file", price_file, {}),
+        price_file=settings["price-file"],
+        discount=settings["price-discount"],
+        reserved_term=ReservedTerm(settings["reserved-term"]),
+        rate_basis=RateBasis(settings["eviction-rate-basis"]),
     )

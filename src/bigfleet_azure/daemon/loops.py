@@ -8,9 +8,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from bigfleet_azure.daemon.assembly import Parts
+from bigfleet_azure.daemon.settings import Settings
 from bigfleet_azure.kit.clock import Clock
 from bigfleet_azure.kit.supervisor import Supervisor
-from bigfleet_azure.rpc.tls import Certificates
 from bigfleet_azure.service.conditions import Conditions
 from bigfleet_azure.service.survey import SURVEY_SECONDS
 
@@ -26,7 +26,7 @@ def keep_house(
     clock: Clock,
     parts: Parts,
     conditions: Conditions,
-    certificates: Certificates | None,
+    check_files: Callable[[], None],
 ) -> None:
     """Begin what needs no substrate."""
 
@@ -34,25 +34,25 @@ def keep_house(
         conditions.repeat()
         parts.blocks.expire()
         await parts.janitor.forget_marks()
-        if certificates is not None:
-            certificates.check()
+        check_files()
 
     supervisor.loop("housekeeping", look, _pause(clock, HOUSEKEEPING_SECONDS, 0))
 
 
-def watch_substrate(
-    supervisor: Supervisor, clock: Clock, parts: Parts, reconcile_seconds: float
-) -> None:
+def watch_substrate(supervisor: Supervisor, clock: Clock, parts: Parts, settings: Settings) -> None:
     """Begin the passes over the substrate, the first of each at once."""
 
     async def compare() -> None:
         await parts.reconciler.reconcile()
 
-    if reconcile_seconds > 0:
-        supervisor.loop("reconcile", compare, _pause(clock, reconcile_seconds, PASS_JITTER))
-    supervisor.loop(
-        "capacity survey", parts.survey.take, _pause(clock, SURVEY_SECONDS, PASS_JITTER)
-    )
+    def every(name: str, step: Callable[[], Coroutine[Any, Any, None]], seconds: float) -> None:
+        if seconds > 0:
+            supervisor.loop(name, step, _pause(clock, seconds, PASS_JITTER))
+
+    every("reconcile", compare, settings.reconcile_interval.total_seconds())
+    parts.republisher.follow()
+    every("prices", parts.pricing.take, settings.price_refresh.total_seconds())
+    every("capacity survey", parts.survey.take, SURVEY_SECONDS)
 
 
 def _pause(clock: Clock, seconds: float, jitter: float) -> Callable[[], Coroutine[Any, Any, None]]:

@@ -5,7 +5,8 @@ page. How values are found is `settings`'; the rows of the Azure backend stand i
 """
 
 from bigfleet_azure.daemon import values
-from bigfleet_azure.daemon.azure_flags import AZURE_OPTIONS
+from bigfleet_azure.daemon.azure_flags import AZURE_OPTIONS as _AZURE_OPTIONS
+from bigfleet_azure.daemon.market_flags import AZURE_MARKET_OPTIONS, MARKET_OPTIONS
 from bigfleet_azure.daemon.option import ENV_PREFIX, Option
 from bigfleet_azure.domain.lifecycle import Kind
 from bigfleet_azure.domain.offering import MAX_SLOTS_PER_OFFERING
@@ -260,6 +261,7 @@ PLAIN_OPTIONS: tuple[Option, ...] = (
         group=_LOGS,
         help="YAML file with more settings: flag names as keys, one value each.",
     ),
+    *MARKET_OPTIONS,
 )
 """What every daemon is told: each a field of `Settings`."""
 
@@ -324,5 +326,8 @@ FAKE_OPTIONS: tuple[Option, ...] = (
     ),
 )
 """What the simulated region is told: each a field of `Settings`, too."""
+
+AZURE_OPTIONS: tuple[Option, ...] = (*_AZURE_OPTIONS, *AZURE_MARKET_OPTIONS)
+"""What the Azure backend is told."""
 
 OPTIONS: tuple[Option, ...] = (*PLAIN_OPTIONS, *AZURE_OPTIONS, *FAKE_OPTIONS)

@@ -88,6 +88,14 @@ class Settings:
     log_level: str
     log_format: Literal["auto", "console", "json"]
     config: Path | None
+    price_refresh: timedelta
+    republish_threshold: float
+    eviction_token: Secret | None
+    callback_key_file: Path | None
+    callback_url: str
+    callback_addr: Address | None
+    callback_tls_cert: Path | None
+    callback_tls_key: Path | None
     fake_seed: int
     fake_latency: timedelta
     fake_quota: int
@@ -143,6 +151,10 @@ def resolve(argv: Sequence[str], environ: Mapping[str, str], read: Read) -> Sett
     values["zone_a"] = values["zone_a"] or f"{location}-1"
     values["zone_b"] = values["zone_b"] or f"{location}-2"
     find_contradictions(values, given, faults)
+    if values["callback_key_file"] or values["callback_addr"] or values["callback_tls_cert"]:
+        from bigfleet_azure.daemon.callbacks import callback_faults
+
+        callback_faults(values, given, read, faults)
     azure = None
     if _azure_chosen(values, faults):
         from bigfleet_azure.daemon.azure import azure_options
@@ -233,7 +245,7 @@ def similar(name: str, known: Sequence[str], prefix: str = "") -> str:
     """The end of a message about an unknown name: which known ones look like it; "" for none."""
     from difflib import get_close_matches
 
-    close = get_close_matches(name, known, n=2)
+    close = get_close_matches(name, known, n=2, cutoff=0.7)
     return f"; did you mean {' or '.join(prefix + match for match in close)}?" if close else ""
 
 

@@ -23,6 +23,8 @@ class ChangeSet:
         cleared_debts: numbers of debts that were paid.
         offerings: offerings to write, each under its number.
         head: the newest change number, when no row of this change carries it.
+        market: what the backend wants to know again after a restart of prices and eviction rates;
+            None when this change says nothing of it.
         inventoried: the substrate was asked what exists; from now on the store knows its hosts.
     """
 
@@ -35,6 +37,7 @@ class ChangeSet:
     cleared_debts: tuple[int, ...] = ()
     offerings: tuple[Offering, ...] = ()
     head: int | None = None
+    market: str | None = None
     inventoried: bool = False
 
     @property

@@ -284,7 +284,7 @@ def _entered(command: Command, operation: Operation, record: Record, *, now: flo
     )
     match command.kind:
         case Kind.CREATE:
-            return replace(entered, created=number, drained=0)
+            return replace(entered, created=number, drained=0, warned=0.0)
         case Kind.CONFIGURE:
             return replace(
                 entered, configured=number, cluster=command.cluster, metadata=command.metadata

@@ -40,6 +40,8 @@ class Record:
         operation: the operation in flight, in transitional states only.
         mark: the fence mark of the first shard that changed this machine. Marks of other
             shards, and of machines without a record, are kept beside the records.
+        warned: interruption probability that a notice of this host's eviction raised the
+            published one to; 0 without a notice.
     """
 
     slot: int
@@ -59,6 +61,7 @@ class Record:
     deleted: int = 0
     operation: Operation | None = None
     mark: Mark | None = None
+    warned: float = 0.0
 
     @property
     def offering(self) -> int:

@@ -100,6 +100,11 @@ class Facts:
     allocatable: Mapping[str, str]
     labels: Mapping[str, str]
 
+    @property
+    def cost(self) -> tuple[float, float]:
+        """Price and interruption probability: what a shard ranks capacity by."""
+        return self.price_usd_per_hour, self.interruption_probability
+
 
 @dataclass(frozen=True, slots=True)
 class Segment:
@@ -120,6 +125,11 @@ class Offering:
         segments: change numbers of its untouched slots, covering [0, offer.count).
         withheld: unused slots are left out of List.
         published: digest of the published facts the change numbers stand for.
+        taken: price and interruption probability that a shard which follows Lists took over for
+            the unused slots; None while that is what `facts` says. A shard takes a new value over
+            only with a new state (contract section 11).
+        left_out: unused slots from the first index up to the second are not listed either; no store
+            keeps that, so a new process lists them.
     """
 
     number: int
@@ -129,6 +139,8 @@ class Offering:
     segments: tuple[Segment, ...] = ()
     withheld: bool = False
     published: str = ""
+    taken: tuple[float, float] | None = None
+    left_out: tuple[int, int] = (0, 0)
 
     def machine_id(self, index: int, generation: int = 0) -> str:
         """The id of a slot; each retired id is followed by one with the next generation."""
@@ -180,6 +192,40 @@ class Offering:
         """The offering with all its untouched slots changed anew, from `base` on."""
         count = self.offer.count
         return replace(self, segments=(Segment(0, count, base),) if count else ())
+
+    def taken_beside(self, facts: Facts) -> tuple[float, float] | None:
+        """What shards took over of the cost, once `facts` are published."""
+        taken = self.taken or self.facts.cost
+        return None if taken == facts.cost else taken
+
+    def with_taken(self, cost: tuple[float, float]) -> "Offering":
+        """The offering once shards took over that cost."""
+        return replace(self, taken=None if cost == self.facts.cost else cost)
+
+    def moved(self, threshold: float) -> bool:
+        """Whether price or probability moved by more than that share since shards took them over.
+
+        From nothing to something is more than any share.
+        """
+        if self.taken is None:
+            return False
+        return any(
+            abs(now - taken) > threshold * taken
+            for now, taken in zip(self.facts.cost, self.taken, strict=True)
+        )
+
+    def rebased_between(self, first: int, end: int, base: int) -> "Offering":
+        """The offering with its untouched slots in [first, end) changed anew, from `base` on."""
+        kept: list[Segment] = []
+        for s in self.segments:
+            if (before := min(first, s.first + s.count) - s.first) > 0:
+                kept.append(Segment(s.first, before, s.base))
+            start = max(end, s.first)
+            if (after := s.first + s.count - start) > 0:
+                kept.append(Segment(start, after, s.base + start - s.first))
+        end = min(end, self.offer.count)
+        changed = (Segment(first, end - first, base),) if end > first else ()
+        return replace(self, segments=tuple(sorted((*kept, *changed), key=lambda s: s.first)))
 
 
 def merge(offers: Iterable[Offer]) -> list[Offer]:

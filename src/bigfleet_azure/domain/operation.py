@@ -35,6 +35,11 @@ class Operation:
     url: str = ""
     begun: float = 0.0
 
+    @property
+    def lost_slowly(self) -> bool:
+        """Whether this walks a machine whose host was still there to be drained."""
+        return bool(self.loss) and self.deadline > self.accepted_at
+
 
 def operation_id(incarnation: str, number: int) -> str:
     """The id callers see. The incarnation keeps it unique also after the store was lost."""

@@ -96,7 +96,7 @@ def _succeeded(
         case Kind.DRAIN:
             after = replace(after, cluster="", metadata=b"")
         case Kind.DELETE:
-            after = replace(after, host="", parts="")
+            after = replace(after, host="", parts="", warned=0.0)
         case Kind.CONFIGURE:
             pass
     return Settled(record=after, changes=ChangeSet(records=(after,)))
@@ -137,14 +137,22 @@ def debt_of(record: Record, reason: str, operation: int, *, now: float, number: 
     )
 
 
-def lose(record: Record, reason: str, *, now: float, change: int) -> Settled:
-    """First step of the walk of a settled machine whose host is gone (contract section 12)."""
+def lose(record: Record, reason: str, *, now: float, change: int, until: float = 0.0) -> Settled:
+    """First step of the walk of a settled machine whose host is gone (contract section 12).
+
+    Args:
+        until: Unix seconds up to which a bound host that is about to go can still be drained;
+            not later than `now` for one that is gone already.
+    """
     walk = LOSS_WALKS[record.state]
+    draining = walk.via is State.DRAINING
+    left = max(0.0, until - now) if draining else 0.0
     operation = Operation(
         number=change,
-        kind=Kind.DRAIN if walk.via is State.DRAINING else Kind.DELETE,
+        kind=Kind.DRAIN if draining else Kind.DELETE,
         accepted_at=now,
-        deadline=now,
+        deadline=now + left,
+        grace_seconds=int(left),
         loss=reason,
     )
     after = replace(record, state=walk.via, change=change, since=now, operation=operation)
@@ -178,6 +186,7 @@ def finish_loss(record: Record, *, now: float, change: int) -> Settled:
             operation=None,
             host="",
             parts="",
+            warned=0.0,
         )
     return Settled(record=after, changes=ChangeSet(records=(after,), debts=(debt,)))
 

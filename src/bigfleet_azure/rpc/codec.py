@@ -92,6 +92,9 @@ class WireEncoder:
             shared,
             record.metadata,
         ]
+        if record.warned:
+            # Of a field that stands twice the last one counts (protobuf encoding specification).
+            parts.append(_double(_MACHINE_INTERRUPTION, record.warned))
         if record.host:
             before = _host_before_ref(provider)
             ref = record.host.encode()

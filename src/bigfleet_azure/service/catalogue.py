@@ -80,6 +80,7 @@ class Catalogue:
         self._provider = provider
         self._region = region
         self._applying = asyncio.Lock()
+        self._offers: Sequence[Offer] = ()
         blocks.changed = self._blocks_changed
 
     async def apply(self, offers: Sequence[Offer]) -> Applied:
@@ -89,7 +90,17 @@ class Catalogue:
             OffersRefused: with every fault.
         """
         async with self._applying:
-            return await self._apply_all(offers)
+            applied = await self._apply_all(offers)
+            self._offers = tuple(offers)
+            return applied
+
+    async def refresh(self) -> Applied:
+        """Publish what the substrate says of the offers now; the offers stay what they are.
+
+        Raises:
+            OffersRefused: with every offer that the substrate knows nothing of any more.
+        """
+        return await self.apply(self._offers)
 
     async def _apply_all(self, offers: Sequence[Offer]) -> Applied:
         known = {offering.number: offering for offering in self._inventory.offerings()}
@@ -144,7 +155,14 @@ class Catalogue:
             raise
 
     async def _apply(self, assignment: Assignment, facts: Facts) -> bool:
-        """Bring one offering to its wanted shape; True when what it publishes changed."""
+        """Bring one offering to its wanted shape; True when what it publishes changed.
+
+        Under the lock of its block: what is renumbered by either must be whole before the other.
+        """
+        async with self._journal.locks.hold(_block_key(assignment.number)):
+            return await self._apply_alone(assignment, facts)
+
+    async def _apply_alone(self, assignment: Assignment, facts: Facts) -> bool:
         before = self._inventory.find_offering(assignment.number)
         wanted = self._described(assignment, facts)
         if before is not None and _same(wanted, before):
@@ -159,6 +177,8 @@ class Catalogue:
                 wanted,
                 segments=current.segments if current else (),
                 withheld=current.withheld if current else self._blocks.blocked(wanted.offer),
+                taken=current.taken_beside(facts) if current else None,
+                left_out=current.left_out if current else wanted.left_out,
             )
             if changed:
                 return after.rebased(self._inventory.reserve(count) if count else 0)
@@ -238,13 +258,7 @@ class Catalogue:
             await asyncio.gather(*(self._touch_one(record.id) for record in batch))
 
     async def _touch_one(self, machine_id: str) -> None:
-        def build() -> ChangeSet:
-            current = self._inventory.record(machine_id)
-            if current is None:
-                return ChangeSet()
-            return ChangeSet(records=(replace(current, change=self._inventory.reserve()),))
-
-        await self._journal.change(machine_id, build)
+        await self._journal.change(machine_id, lambda: self._inventory.touched(machine_id))
 
     def _blocks_changed(self, concerns: Callable[[Offer], bool]) -> None:
         for offering in self._inventory.offerings():
@@ -254,7 +268,7 @@ class Catalogue:
 
     async def follow_block(self, number: int) -> None:
         """Hide the offering's unused slots while it is blocked; bring them back as changed."""
-        async with self._journal.locks.hold(f"block {number}"):
+        async with self._journal.locks.hold(_block_key(number)):
             offering = self._inventory.offering(number)
             blocked = self._blocks.blocked(offering.offer)
             if blocked == offering.withheld:
@@ -292,6 +306,18 @@ def _key(number: int) -> str:
     return f"offering {number}"
 
 
+def _block_key(number: int) -> str:
+    """Lock of whoever hides or renumbers an offering's slots."""
+    return f"block {number}"
+
+
 def _same(wanted: Offering, known: Offering) -> bool:
     """Whether nothing about an offering differs but what the process itself decides."""
-    return replace(wanted, segments=known.segments, withheld=known.withheld) == known
+    own = replace(
+        wanted,
+        segments=known.segments,
+        withheld=known.withheld,
+        taken=known.taken,
+        left_out=known.left_out,
+    )
+    return own == known

@@ -27,6 +27,7 @@ from bigfleet_azure.service.blocks import TIME_TO_LIVE_SECONDS, Blocks, of_one_o
 from bigfleet_azure.service.inventory import Inventory
 from bigfleet_azure.service.janitor import Janitor
 from bigfleet_azure.service.journal import Journal
+from bigfleet_azure.service.losses import Losses
 from bigfleet_azure.service.running import Run
 from bigfleet_azure.store.base import Store
 from bigfleet_azure.telemetry.metrics import Metrics
@@ -69,6 +70,7 @@ class Executor:
         journal: Journal,
         blocks: Blocks,
         janitor: Janitor,
+        losses: Losses,
         clock: Clock,
         metrics: Metrics,
         supervisor: Supervisor,
@@ -81,6 +83,8 @@ class Executor:
         self._journal = journal
         self._blocks = blocks
         self._janitor = janitor
+        self._losses = losses
+        losses.drain = self.resume
         self._clock = clock
         self._metrics = metrics
         self._supervisor = supervisor
@@ -124,7 +128,10 @@ class Executor:
 
     async def _run(self, run: Run) -> None:
         outcome, reason = await self._outcome(run)
-        await self._settle(run.record, run.operation, outcome)
+        if run.operation.loss:
+            await self._losses.finish(run.record)
+        else:
+            await self._settle(run.record, run.operation, outcome)
         self._report(run.record, run.operation, outcome, reason)
         del self._in_flight[run.operation.kind][run.operation.number]
 

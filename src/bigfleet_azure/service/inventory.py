@@ -23,6 +23,7 @@ from bigfleet_azure.domain.lifecycle import State
 from bigfleet_azure.domain.machine import INDEX_MASK, SLOT_BITS, Record, slot_number
 from bigfleet_azure.domain.metadata import varint
 from bigfleet_azure.domain.offering import MAX_SLOTS_PER_OFFERING, Offering, Segment
+from bigfleet_azure.kit.signal import Signal
 from bigfleet_azure.service.marks import SideMarks
 from bigfleet_azure.service.shelf import CHUNK_SLOTS, Shelf
 from bigfleet_azure.store.base import Snapshot
@@ -74,6 +75,7 @@ class Inventory:
         self._records: dict[str, Record] = {}
         self._states: Counter[State] = Counter()
         self._unserved: dict[str, _Unserved] = {}
+        self._full_list = Signal()
         self._head = self._next = snapshot.head
         for offering in snapshot.offerings:
             self._put_offering(offering)
@@ -87,7 +89,7 @@ class Inventory:
             if _must_be_served(record):
                 self._unserved[record.id] = _Unserved(loaded=True)
         for shelf in self._shelves.values():
-            shelf.offer_changed(shelf.offering, shelf.shared)
+            shelf.loaded()
 
     # Change numbers
 
@@ -279,6 +281,17 @@ class Inventory:
         if unserved := self._unserved.get(machine_id):
             await unserved.over.wait()
 
+    async def full_list(self) -> None:
+        """Wait until a full List that shows unused slots was answered."""
+        await self._full_list.wait()
+
+    def touched(self, machine_id: str) -> ChangeSet:
+        """The change that gives a machine a new change number and nothing else."""
+        current = self.record(machine_id)
+        if current is None:
+            return ChangeSet()
+        return ChangeSet(records=(replace(current, change=self.reserve()),))
+
     # Reading
 
     def answer_get(self, machine_id: str) -> bytes | None:
@@ -308,6 +321,8 @@ class Inventory:
         else:
             parts = self._all()
         self._note_served(states, since, last)
+        if not since and last is None and (not states or State.SPECULATIVE in states):
+            self._full_list.fire()
         revision = cursor.encode(self._cursor_key, self._head if last is None else last)
         parts.append(_REVISION_TAG + varint(len(revision)) + revision)
         return b"".join(parts)

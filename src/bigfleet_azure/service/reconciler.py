@@ -14,12 +14,11 @@ from bigfleet_azure.domain.changes import ChangeSet
 from bigfleet_azure.domain.errors import BackendError
 from bigfleet_azure.domain.lifecycle import LOSS_WALKS, State
 from bigfleet_azure.domain.machine import Record
-from bigfleet_azure.domain.settle import finish_loss, lose
-from bigfleet_azure.kit.clock import Clock
-from bigfleet_azure.kit.supervisor import Supervisor
+from bigfleet_azure.domain.operation import operation_id
 from bigfleet_azure.service.conditions import Conditions
 from bigfleet_azure.service.inventory import Inventory
 from bigfleet_azure.service.journal import Journal
+from bigfleet_azure.service.losses import Losses
 from bigfleet_azure.service.strays import Strays
 from bigfleet_azure.telemetry.metrics import Metrics
 
@@ -50,9 +49,8 @@ class Reconciler:
         journal: Journal,
         strays: Strays,
         conditions: Conditions,
-        clock: Clock,
         metrics: Metrics,
-        supervisor: Supervisor,
+        losses: Losses,
         inventoried: bool,
     ) -> None:
         self._backend = backend
@@ -60,9 +58,9 @@ class Reconciler:
         self._journal = journal
         self._strays = strays
         self._conditions = conditions
-        self._clock = clock
         self._metrics = metrics
-        self._supervisor = supervisor
+        self._losses = losses
+        self._births: dict[str, str] = {}
         self._suspicious_passes = 0
         self._inventoried = inventoried or not backend.rebuilds
 
@@ -83,6 +81,7 @@ class Reconciler:
         unheld = await self._strays.unheld(found)
         await self._strays.adopt(unheld)
         seen = {one.machine_id: one for one in found if not one.leftover}
+        self._births = {name: one.operation_id for name, one in seen.items() if one.operation_id}
         settled = [r for r in self._inventory.records() if r.state in LOSS_WALKS]
         suspects = await self._suspects(settled, seen)
         missing = sum(1 for record in suspects if record.id not in seen)
@@ -99,9 +98,14 @@ class Reconciler:
             await self._journal.change("inventoried?", lambda: ChangeSet(inventoried=True))
             self._inventoried = True
 
-    def walk(self, record: Record) -> None:
-        """Continue the walk of a machine that an earlier process found lost."""
-        self._supervisor.start(f"loss of {record.id}", self._finish(record))
+    def made_by(self, record: Record) -> str:
+        """Operation id of the Create that made the machine's host; empty when it is not known.
+
+        Of a host from before the store's life only the substrate's tags tell.
+        """
+        if record.created:
+            return operation_id(self._inventory.incarnation, record.created)
+        return self._births.get(record.id, "")
 
     @staticmethod
     async def _suspects(records: list[Record], seen: dict[str, Observation]) -> list[Record]:
@@ -140,37 +144,12 @@ class Reconciler:
         reason = f"host lost: {found.condition}"
         if found.detail:
             reason = f"{reason} ({found.detail})"
-        lost: list[Record] = []
-
-        def build() -> ChangeSet:
-            current = self._inventory.record(suspect.id)
-            if current is None or current.change != suspect.change:
-                return ChangeSet()
-            settled = lose(current, reason, now=self._clock.now(), change=self._inventory.reserve())
-            assert settled.record is not None
-            lost[:] = [settled.record]
-            return settled.changes
-
-        await self._journal.change(suspect.id, build)
-        for record in lost:
-            self._metrics.losses.labels(found.condition).inc()
-            if found.condition is Condition.EVICTED:
-                self._metrics.spot_evictions.inc()
-            logger.warning("machine lost: %s", reason, extra={"machine": record.id})
-            self.walk(record)
-
-    async def _finish(self, record: Record) -> None:
-        await self._inventory.served(record.id)
-
-        def build() -> ChangeSet:
-            current = self._inventory.record(record.id)
-            if current is None or current.operation != record.operation:
-                return ChangeSet()
-            return finish_loss(
-                current, now=self._clock.now(), change=self._inventory.reserve()
-            ).changes
-
-        await self._journal.change(record.id, build)
+        await self._losses.begin(
+            suspect.id,
+            reason,
+            found.condition,
+            still=lambda current: (current.state, current.since) == (suspect.state, suspect.since),
+        )
 
 
 def _lost(record: Record, found: Observation) -> bool:

@@ -32,20 +32,64 @@ class Shelf:
     stale_chunks: set[int] = field(default_factory=set)
 
     def offer_changed(self, offering: Offering, shared: bytes) -> None:
-        """Take a new shape, price or count; every cached chunk is stale."""
-        self.offering = offering
+        """Take a new shape, price or count."""
+        before, self.offering = self.offering, offering
+        if (before.offer.count, before.withheld) != (offering.offer.count, offering.withheld):
+            self.inside = sum(1 for index in self.touched if index < offering.offer.count)
+            self._all_stale()
+        elif shared != self.shared:
+            self._recoded(shared)
         self.shared = shared
-        self.inside = sum(1 for index in self.touched if index < offering.offer.count)
+        if before.left_out != offering.left_out:
+            for first, end in (before.left_out, offering.left_out):
+                self._stale_between(first, end)
+
+    def loaded(self) -> None:
+        """Every record from the store is in `touched`."""
+        self.inside = sum(1 for index in self.touched if index < self.offering.offer.count)
+        self._all_stale()
+
+    def _all_stale(self) -> None:
         self.unused_chunks.clear()
         self.used_chunks.clear()
         self.stale_chunks = {index // CHUNK_SLOTS for index in self.touched}
 
+    def _stale_between(self, first: int, end: int) -> None:
+        for chunk in range(first // CHUNK_SLOTS, -(-end // CHUNK_SLOTS)):
+            self.unused_chunks.pop(chunk, None)
+            if chunk in self.used_chunks:
+                self.stale_chunks.add(chunk)
+
+    def _recoded(self, shared: bytes) -> None:
+        """Put other shared fields into the cached entries.
+
+        Prices have a fixed size on the wire, so a new one fits where the old one stands: a large
+        fleet is not encoded anew for it. A chunk in which metadata happens to hold the same bytes
+        is stale.
+        """
+        old = self.shared
+        if len(old) != len(shared):
+            self._all_stale()
+            return
+        for chunk, ready in self.unused_chunks.items():
+            self.unused_chunks[chunk] = ready.replace(old, shared)
+        for chunk, ready in self.used_chunks.items():
+            if chunk in self.stale_chunks:
+                continue
+            if ready.count(old) == len(self.visible(chunk)):
+                self.used_chunks[chunk] = ready.replace(old, shared)
+            else:
+                self.stale_chunks.add(chunk)
+
     def put(self, index: int, record: Record) -> None:
-        """Take a record whose visible content changed."""
-        if index not in self.touched:
+        """Take a record with a new change number."""
+        known = self.touched.get(index)
+        self.touched[index] = record
+        if known is None:
             self.inside += index < self.offering.offer.count
             self.unused_chunks.pop(index // CHUNK_SLOTS, None)
-        self.touched[index] = record
+        elif _same_bytes(known, record):
+            return
         self.stale_chunks.add(index // CHUNK_SLOTS)
 
     @property
@@ -59,8 +103,11 @@ class Shelf:
 
     def hidden(self, record: Record) -> bool:
         """Whether List leaves the record out."""
-        withheld = self.offering.withheld and record.state is State.SPECULATIVE
-        return withheld or self.withdrawn(record)
+        if record.state is not State.SPECULATIVE:
+            return False
+        first, end = self.offering.left_out
+        unlisted = self.offering.withheld or first <= record.index < end
+        return unlisted or self.withdrawn(record)
 
     def visible(self, chunk: int) -> list[Record]:
         """The records of one chunk that List shows."""
@@ -72,8 +119,22 @@ class Shelf:
         ]
 
     def untouched_between(self, first: int, end: int) -> Iterator[int]:
-        """Indexes of untouched slots in [first, end) that are offered."""
+        """Indexes of untouched slots in [first, end) that are offered and listed."""
         touched = self.touched
+        hidden, shown = self.offering.left_out
         for index in range(first, min(end, self.offering.offer.count)):
-            if index not in touched:
+            if index not in touched and not hidden <= index < shown:
                 yield index
+
+
+def _same_bytes(known: Record, record: Record) -> bool:
+    """Whether two records of a slot are one on the wire: all but the change number is the same."""
+    return (
+        known.state is record.state
+        and known.id == record.id
+        and known.host is record.host
+        and known.cluster is record.cluster
+        and known.metadata is record.metadata
+        and known.last_error is record.last_error
+        and known.warned == record.warned
+    )

@@ -41,6 +41,7 @@ class Snapshot:
             given out after the backup was made tell of changes that no longer happened.
         wrong_key: why stored blobs cannot be read; empty when they can (or none is stored).
         created: Unix seconds at which this store's life began.
+        market: what the backend last wanted to know again of prices and eviction rates.
         inventoried: whether the substrate was ever asked what exists, for this store.
     """
 
@@ -53,6 +54,7 @@ class Snapshot:
     restored: int = 0
     wrong_key: str = ""
     created: float = 0.0
+    market: str = ""
     inventoried: bool = False
 
 

@@ -33,6 +33,7 @@ _WRITE_HEAD = (
     " value = max(CAST(value AS INTEGER), CAST(excluded.value AS INTEGER))"
 )
 _WRITE_INVENTORIED = "INSERT OR REPLACE INTO meta (key, value) VALUES ('inventoried', ?)"
+_WRITE_MARKET = "INSERT OR REPLACE INTO meta (key, value) VALUES ('market', ?)"
 _WRITE_KEY_CHECK = "INSERT OR REPLACE INTO meta (key, value) VALUES ('key_check', ?)"
 _DROP_UNUSED_SHARDS = (
     "DELETE FROM shards WHERE number NOT IN (SELECT shard FROM marks)"
@@ -57,6 +58,7 @@ class Batch:
         self.debts: dict[int, Debt | None] = {}
         self.offerings: dict[int, Offering] = {}
         self.head: int | None = None
+        self.market: str | None = None
         self.inventoried = False
 
     def add(self, changes: ChangeSet) -> None:
@@ -80,6 +82,7 @@ class Batch:
             self.offerings[offering.number] = offering
         if changes.head is not None:
             self.head = max(changes.head, self.head or 0)
+        self.market = self.market if changes.market is None else changes.market
         self.inventoried = self.inventoried or changes.inventoried
 
 
@@ -140,6 +143,7 @@ class Codec:
         out.add(WRITE_OFFERING, offerings)
         out.add(_WRITE_SHARD, [(number, shard) for shard, number in out.shards.items()])
         out.add(_WRITE_HEAD, [(str(batch.head),)] if batch.head is not None else [])
+        out.add(_WRITE_MARKET, [(batch.market,)] if batch.market is not None else [])
         out.add(_WRITE_INVENTORIED, [("1",)] if batch.inventoried else [])
         return out
 

@@ -25,12 +25,12 @@ backup, so that none of its operation ids comes again (1,500 a second for a mont
 
 _MACHINE_COLUMNS = (
     "slot, generation, state, change, since, host, cluster, metadata, last_error, "
-    "created, configured, drained, deleted, operation, shard, epoch, sequence, parts"
+    "created, configured, drained, deleted, operation, shard, epoch, sequence, parts, warned"
 )
 _DEBT_COLUMNS = (
     "number, slot, machine, operation, host, reason, since, attempts, not_before, last_error, parts"
 )
-_OFFERING_COLUMNS = "number, prefix, offer, facts, segments, withheld, published"
+_OFFERING_COLUMNS = "number, prefix, offer, facts, segments, withheld, published, taken"
 
 
 def _insert(table: str, columns: str) -> str:
@@ -67,6 +67,7 @@ def machine_row(record: Record, shard: int | None) -> Row:
         mark.epoch if mark else None,
         mark.sequence if mark else None,
         record.parts,
+        record.warned,
     )
 
 
@@ -179,11 +180,12 @@ def offering_row(offering: Offering) -> Row:
         _compact([(s.first, s.count, s.base) for s in offering.segments]),
         int(offering.withheld),
         offering.published,
+        _compact(offering.taken) if offering.taken else "",
     )
 
 
 def _offering(row: Row) -> Offering:
-    number, prefix, offer, facts, segments, withheld, published = row
+    number, prefix, offer, facts, segments, withheld, published, taken = row
     asked = json.loads(offer)
     asked["capacity_type"] = CapacityType(asked["capacity_type"])
     return Offering(
@@ -194,6 +196,7 @@ def _offering(row: Row) -> Offering:
         segments=tuple(Segment(*segment) for segment in json.loads(segments)),
         withheld=bool(withheld),
         published=published,
+        taken=tuple(json.loads(taken)) if taken else None,
     )
 
 
@@ -290,6 +293,7 @@ def load(connection: sqlite3.Connection) -> Loaded:
             debts=debts,
             restored=int(meta.get("restored", 0)),
             created=float(meta.get("created", 0)),
+            market=meta.get("market", ""),
             inventoried="inventoried" in meta,
         ),
         shards={shard: number for number, shard in shards.items()},
@@ -339,6 +343,7 @@ def _load_machines(
         epoch,
         sequence,
         parts,
+        warned,
     ) in connection.execute(
         f"SELECT {_MACHINE_COLUMNS} FROM machines ORDER BY slot"  # noqa: S608 - constants
     ):
@@ -366,6 +371,7 @@ def _load_machines(
             deleted,
             _operation(operation) if operation else None,
             mark,
+            warned,
         )
         record.__class__ = Record
         records.append(record)

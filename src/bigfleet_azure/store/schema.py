@@ -101,9 +101,18 @@ def keep_parts(db: "Database", _now: float) -> None:
         db.execute(f"ALTER TABLE {table} ADD COLUMN parts TEXT NOT NULL DEFAULT ''")
 
 
+def keep_notices(db: "Database", _now: float) -> None:
+    """Version 4: machines keep what a notice of their eviction raised, offerings what was taken.
+
+    Last columns with defaults, as in version 3: no notice came, and what is published was taken.
+    """
+    db.execute("ALTER TABLE machines ADD COLUMN warned REAL NOT NULL DEFAULT 0")
+    db.execute("ALTER TABLE offerings ADD COLUMN taken TEXT NOT NULL DEFAULT ''")
+
+
 Step = Callable[["Database", float], None]
 
-STEPS: tuple[Step, ...] = (create_tables, date_marks, keep_parts)
+STEPS: tuple[Step, ...] = (create_tables, date_marks, keep_parts, keep_notices)
 VERSION = len(STEPS)
 """The format this program reads and writes, kept in the header's `user_version`."""
 

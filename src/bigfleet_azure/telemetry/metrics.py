@@ -121,6 +121,32 @@ class Metrics:
             "kind",
             "told_by",
         )
+        self.price_refresh = counter(
+            "price_refresh_total", "Times that prices and eviction rates were read.", "outcome"
+        )
+        self.price_last_success = gauge(
+            "price_last_success_timestamp_seconds",
+            "Unix time of the last answer of the Retail Prices API with a price; 0 for none.",
+        )
+        self.rates_last_success = gauge(
+            "eviction_rate_last_success_timestamp_seconds",
+            "Unix time of the last answer of Resource Graph with an eviction rate; 0 for none.",
+        )
+        self.price_rows = counter(
+            "price_answers_total",
+            "What answers about sizes came to: priced, missing, unbelievable (a Spot price far "
+            "from on-demand), ambiguous (several rows fitted), unknown_rate.",
+            "outcome",
+        )
+        self.prices = gauge(
+            "offered_price_usd_per_hour",
+            "Published price by size and capacity type.",
+            "vm_size",
+            "capacity_type",
+        )
+        self.guessed_prices = gauge(
+            "guessed_prices", "Sizes that are offered at a guessed price, since none is known."
+        )
         self.quota_limit = gauge(
             "quota_limit", "Azure quota of what the offerings need, by name of the quota.", "quota"
         )
@@ -130,6 +156,20 @@ class Metrics:
             "machines_lost_total", "Settled machines whose host was found lost.", "condition"
         )
         self.spot_evictions = counter("spot_evictions_total", "Spot machines found evicted.")
+        self.notices = counter(
+            "notices_total",
+            "Notices of scheduled events by what became of them (taken, duplicate, ignored, "
+            "too_early, too_many).",
+            "outcome",
+        )
+        self.notices_refused = counter(
+            "notices_refused_total",
+            "Notices refused for their token, body, size or method.",
+            "reason",
+        )
+        self.scheduled_events = counter(
+            "scheduled_events_total", "Scheduled events that machines told of, by type.", "type"
+        )
         self.debts = gauge("debts", "Substrate leftovers that still have to be removed.")
         self.oldest_debt = gauge("oldest_debt_age_seconds", "Age of the oldest unpaid debt.")
         self.withheld = gauge(

@@ -1,12 +1,9 @@
-"""The HTTP listener for operators: `/metrics`, `/healthz` and `/readyz`.
+"""What operators look at over HTTP: `/metrics`, `/healthz` and `/readyz`.
 
 It only shows; nothing here changes a machine. The daemon imports this module after gRPC is open,
 because aiohttp is slow to import, and goes on without it when the port is taken.
 """
 
-import errno
-import os
-import socket
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 
@@ -17,16 +14,9 @@ from bigfleet_azure.kit.clock import Clock
 from bigfleet_azure.service.conditions import Condition, Conditions
 from bigfleet_azure.telemetry.metrics import Metrics
 
-_SHUTDOWN_SECONDS = 1.0
-"""How long an answer under way may hold up the end of the process."""
 
-
-class HttpListenError(Exception):
-    """The listener cannot be opened; the text says where, why, and which flag changes it."""
-
-
-class WebServer:
-    """One HTTP listener, from `start` to `close`."""
+class StatusPages:
+    """Mounted on the listener of --metrics-addr."""
 
     def __init__(
         self,
@@ -51,35 +41,12 @@ class WebServer:
         self._ready = ready
         self._refresh = refresh
         self._notes = notes
-        app = web.Application()
+
+    def mount(self, app: web.Application) -> None:
+        """Serve the pages on `app`."""
         app.router.add_get("/metrics", self._show_metrics)
         app.router.add_get("/healthz", self._show_health)
         app.router.add_get("/readyz", self._show_readiness)
-        self._runner = web.AppRunner(
-            app, access_log=None, handle_signals=False, shutdown_timeout=_SHUTDOWN_SECONDS
-        )
-
-    async def start(self, host: str, port: int) -> int:
-        """Listen; an empty host means every interface.
-
-        Returns:
-            The port in use, which matters when `port` is 0.
-
-        Raises:
-            HttpListenError: the address is taken or not ours.
-        """
-        try:
-            listener = _listen(host, port)
-        except OSError as error:
-            raise HttpListenError(f"--metrics-addr: {_why(host, port, error)}") from error
-        await self._runner.setup()
-        await web.SockSite(self._runner, listener).start()
-        bound: int = listener.getsockname()[1]
-        return bound
-
-    async def close(self) -> None:
-        """Stop listening; does nothing when it never did."""
-        await self._runner.cleanup()
 
     async def _show_metrics(self, request: web.Request) -> web.Response:
         self._refresh()
@@ -127,27 +94,3 @@ def _wants_json(request: web.Request) -> bool:
 def _line(condition: Condition, now: float) -> str:
     age = timedelta(seconds=max(0, round(now - condition.since)))
     return f"{condition.name} (for {age}): {' '.join(condition.message.split())}"
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    if host:
-        family, _, _, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        return socket.create_server(address[:2], family=family)
-    try:
-        return socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True)
-    except (OSError, ValueError) as error:
-        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-            raise
-        # No IPv6 here, or none that also takes IPv4.
-        return socket.create_server(("0.0.0.0", port))  # noqa: S104 - what no host asks for
-
-
-def _why(host: str, port: int, error: OSError) -> str:
-    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    if isinstance(error, socket.gaierror):
-        return f"{where} cannot be resolved: {error.strerror}"
-    if error.errno == errno.EADDRINUSE:
-        return f"{where} is in use already"
-    return f"cannot listen on {where}: {os.strerror(error.errno) if error.errno else error}"

@@ -61,7 +61,8 @@ def introduction(arm: ArmDouble) -> str:
         f"export AZURE_SUBSCRIPTION_ID={arm.cloud.subscription}\n"
         f".venv/bin/bigfleet-azure --location {arm.cloud.location} --resource-group {GROUP} \\\n"
         f"  --subnet-id {arm.cloud.subnet_id} \\\n"
-        f"  --arm-endpoint {arm.endpoint} --arm-ca {arm.ca_file}\n\n"
+        f"  --arm-endpoint {arm.endpoint} --arm-ca {arm.ca_file} \\\n"
+        f"  --prices-endpoint {arm.prices_endpoint}\n\n"
         f"A managed identity instead: AZURE_POD_IDENTITY_AUTHORITY_HOST={arm.metadata_endpoint}\n\n"
         "Ctrl-C ends it; nothing is kept. What clients write:\n\n"
     )

@@ -26,9 +26,11 @@ from tests.support.arm.compute import Compute
 from tests.support.arm.disks import Disks
 from tests.support.arm.extensions import Extensions
 from tests.support.arm.faults import Capacity, Faults, Lists, Quirks, Shortage
+from tests.support.arm.graph import Graph
 from tests.support.arm.guests import Guest
 from tests.support.arm.identity import Identity
 from tests.support.arm.ledger import VM, Ledger
+from tests.support.arm.market import PATH, Market
 from tests.support.arm.metadata import Metadata
 from tests.support.arm.network import Network
 from tests.support.arm.operations import Operations
@@ -60,6 +62,8 @@ class ArmDouble:
         self.cloud = Cloud(self.clock, guest=guest or Guest(), small_reads=small_reads)
         self.identity = Identity()
         self.metadata = Metadata(self.identity)
+        self.market = Market(self.cloud.catalogue, self.clock.now)
+        self.graph = Graph(self.cloud.catalogue, self.clock.now)
         parts = Parts(self.cloud)
         self._compute = Compute(self.cloud, parts)
         self._extensions = Extensions(self.cloud, self._compute)
@@ -95,6 +99,7 @@ class ArmDouble:
         self.endpoint = f"https://127.0.0.1:{runner.addresses[0][1]}"
         self.cloud.operations.endpoint = self.endpoint
         self.identity.endpoint = self.endpoint
+        self.market.endpoint = self.endpoint
         ticking = asyncio.ensure_future(self.cloud.timeline.run())
         self._stack.push_async_callback(_stop, ticking)
         self._stack.push_async_callback(self._extensions.close)
@@ -120,6 +125,11 @@ class ArmDouble:
     def authority(self) -> str:
         """The token service's address for azure-identity."""
         return self.endpoint
+
+    @property
+    def prices_endpoint(self) -> str:
+        """For --prices-endpoint."""
+        return self.endpoint + PATH
 
     @property
     def exchanges(self) -> list[Exchange]:
@@ -234,6 +244,8 @@ class ArmDouble:
             "subscription.get": network.get_subscription,
             "provider.get": network.get_provider,
             "provider.register": network.register_provider,
+            "graph.query": self.graph.query,
+            "prices": self.market.answer,
             "token": self.identity.token,
             "metadata.token": self.metadata.token,
             "openid-configuration": self.identity.configuration,

@@ -5,6 +5,7 @@ Tests end by asking it whether something leaked or was made twice.
 
 from collections import Counter
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 MACHINE_TAG = "bigfleet-machine-id"
@@ -86,8 +87,21 @@ class Ledger:
     calls: list[LedgerCall] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
     scripts: list[ScriptRun] = field(default_factory=list)
+    most_at_once: Counter[str] = field(default_factory=Counter)
+    """By route: the most calls that were under way together. A scripted delay brings it out."""
+    _under_way: Counter[str] = field(default_factory=Counter)
     _alive: dict[str, Entry] = field(default_factory=dict)
     _billing: dict[str, _Billing] = field(default_factory=dict)
+
+    @contextmanager
+    def under_way(self, route: str) -> Iterator[None]:
+        """Count a call of this route as under way."""
+        self._under_way[route] += 1
+        self.most_at_once[route] = max(self.most_at_once[route], self._under_way[route])
+        try:
+            yield
+        finally:
+            self._under_way[route] -= 1
 
     def born(self, entry: Entry) -> None:
         self.entries.append(entry)

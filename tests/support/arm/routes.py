@@ -35,6 +35,8 @@ class Route:
     action: str | None = None
     policy: str | None = None
     """The bucket of Compute that it is charged to."""
+    bucket: str | None = None
+    """What its calls are counted as; ARM's own buckets are not charged, then."""
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
@@ -237,7 +239,15 @@ ROUTES: tuple[Route, ...] = (
         _GROUP + "/providers/{namespace}/{resourceType}/{resourceName}",
         "Microsoft.Resources/subscriptions/resources/read",
     ),
-    # The token service and storage, which have no place in ARM.
+    Route(
+        "graph.query",
+        "POST",
+        "/providers/Microsoft.ResourceGraph/resources",
+        "Microsoft.ResourceGraph/resources/read",
+        bucket="ResourceGraph",
+    ),
+    # The price list, the token service and storage, which have no place in ARM.
+    Route("prices", "GET", "/api/retail/prices", bucket="RetailPrices"),
     Route("token", "POST", "/{tenant}/oauth2/v2.0/token"),
     Route("openid-configuration", "GET", "/{tenant}/v2.0/.well-known/openid-configuration"),
     Route("instance-discovery", "GET", "/common/discovery/instance"),
@@ -245,7 +255,7 @@ ROUTES: tuple[Route, ...] = (
     Route("blob", "GET", "/boot-diagnostics/{vmId}/{blob}"),
 )
 OUTSIDE_ARM = frozenset(
-    {"token", "openid-configuration", "instance-discovery", "metadata.token", "blob"}
+    {"prices", "token", "openid-configuration", "instance-discovery", "metadata.token", "blob"}
 )
 
 

@@ -58,8 +58,9 @@ class Server:
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         route, call = await self._understand(request)
         faults = self._cloud.faults.strike(call)
-        for fault in faults:
-            await self._cloud.clock.sleep(fault.delay)
+        with self._cloud.ledger.under_way(route.name):
+            for fault in faults:
+                await self._cloud.clock.sleep(fault.delay)
         charged: list[str] = []
         dropped = any(fault.drop == BEFORE for fault in faults)
         answer = Answer(0)
@@ -90,6 +91,8 @@ class Server:
                 raise self._unknown(call)
             if route.name not in OUTSIDE_ARM:
                 self._guard(route, call, headers, charged)
+            elif route.bucket is not None:
+                charged.append(route.bucket)
             scripted = next((fault.answer for fault in faults if fault.answer), None)
             if scripted is not None:
                 answer = Answer(scripted.status, scripted.body, dict(scripted.headers))
@@ -118,9 +121,10 @@ class Server:
                 gateway=True,
             )
         subscription = self._cloud.subscription
-        kind = _KIND.get(call.method, "writes")
+        kind = route.bucket or _KIND.get(call.method, "writes")
         charged.append(kind)
-        headers |= self._cloud.buckets.charge_arm(kind, subscription, call.principal)
+        if route.bucket is None:
+            headers |= self._cloud.buckets.charge_arm(kind, subscription, call.principal)
         if route.action is not None:
             self._cloud.access.check(call, route.action)
             self._cloud.access.check_linked(call, route.action, linked_actions(call))

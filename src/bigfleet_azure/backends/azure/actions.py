@@ -144,6 +144,13 @@ CALLS: dict[str, Action] = {
             "delete leftover addresses",
             "",
         ),
+        (
+            "graph.query",
+            "Microsoft.ResourceGraph/resources/read",
+            Reach.SUBSCRIPTION,
+            "know how often Spot machines are evicted",
+            "",
+        ),
         ("skus", f"{_COMPUTE}/skus/read", Reach.SUBSCRIPTION, "know what sizes can do", ""),
         (
             "compute.usages",

@@ -11,15 +11,22 @@ from bigfleet_azure.backends.azure import bootstrap
 from bigfleet_azure.backends.azure.binding import Binder
 from bigfleet_azure.backends.azure.clients import Clients
 from bigfleet_azure.backends.azure.creating import Creator
+from bigfleet_azure.backends.azure.market import Market
 from bigfleet_azure.backends.azure.observing import Observer
-from bigfleet_azure.backends.azure.options import AzureOptions, GuestMethod
+from bigfleet_azure.backends.azure.options import (
+    NO_CALLBACK,
+    AzureOptions,
+    Callback,
+    GuestMethod,
+)
 from bigfleet_azure.backends.azure.planning import Planner
 from bigfleet_azure.backends.azure.poller import Poller
+from bigfleet_azure.backends.azure.refreshing import Refresher
 from bigfleet_azure.backends.azure.removing import Remover
 from bigfleet_azure.backends.azure.surveying import Surveyor
 from bigfleet_azure.backends.azure.throttle import Throttle
 from bigfleet_azure.backends.azure.vms import Vms
-from bigfleet_azure.backends.base import Assignment, Host, Observation
+from bigfleet_azure.backends.base import Assignment, Host, Observation, Refreshed
 from bigfleet_azure.domain.debt import Debt
 from bigfleet_azure.domain.offering import Facts, Offer
 from bigfleet_azure.domain.secret import Secret
@@ -44,15 +51,23 @@ class AzureBackend:
         clock: time and waiting.
         metrics: where calls are counted.
         report: where standing trouble is told.
+        callback: what machines are given to call back with.
     """
 
     def __init__(
-        self, options: AzureOptions, *, clock: Clock, metrics: Metrics, report: Report
+        self,
+        options: AzureOptions,
+        *,
+        clock: Clock,
+        metrics: Metrics,
+        report: Report,
+        callback: Callback = NO_CALLBACK,
     ) -> None:
         self.name = "azure"
         self.rebuilds = True
         self.max_blob_bytes = bootstrap.MAX_BLOB_BYTES
-        self._planner = Planner(options, metrics)
+        self._market = Market(options.market, options.location)
+        self._planner = Planner(options, metrics, self._market, callback)
         self._clients = Clients(
             options,
             clock=clock,
@@ -69,6 +84,14 @@ class AzureBackend:
         self._creator = Creator(vms, self._planner, self._remover)
         self._binder = Binder(vms, self._planner, options, self._clusters, clock)
         self._observer = Observer(vms, self._creator, self._remover, clock, owner=options.owner)
+        self._refresher = Refresher(
+            options,
+            market=self._market,
+            clients=self._clients,
+            clock=clock,
+            metrics=metrics,
+            sizes=self._planner.size_names,
+        )
         self._surveyor = Surveyor(self._clients, self._planner, options, clock, report)
 
     async def start(self) -> None:
@@ -85,11 +108,25 @@ class AzureBackend:
         await self._poller.close()
         if self._clusters is not None:
             await self._clusters.close()
+        await self._refresher.close()
         await self._clients.close()
 
     def facts(self, offer: Offer) -> Facts:
         """What is published about `offer`, by what Azure says of its size."""
         return self._planner.facts(offer)
+
+    def recall(self, kept: str) -> None:
+        """Take up the prices and rates that an earlier process learnt."""
+        self._market.load(kept)
+        self._refresher.show()
+
+    async def refresh(self) -> Refreshed:
+        """Read prices and eviction rates anew."""
+        return await self._refresher.refresh()
+
+    def unpriced(self) -> Sequence[str]:
+        """Sizes that are offered at a guessed price."""
+        return self._planner.unpriced()
 
     def watch_facts(self, changed: Callable[[], None]) -> None:
         """Call `changed` when Azure's list of sizes was read anew."""

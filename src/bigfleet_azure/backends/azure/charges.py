@@ -62,9 +62,14 @@ NETWORK = {
 """Network, for a subscription in a region; counted in windows of 5 minutes (azure-facts section
 4.3), which an even refill never exceeds by more than one bucket."""
 
+GRAPH = {"ResourceGraph": Size(tokens=15, a_second=15 / 5)}
+"""Resource Graph's quota of one user, which it counts itself and tells in headers of its own: 15
+queries in 5 seconds (recorded, azure-wire/resourcegraph-objectarray.json)."""
+
 SIZES: Mapping[str, Size] = {
     **SHARED,
     **NETWORK,
+    **GRAPH,
     **ARM,
     **{
         f"global-{kind}": Size(
@@ -123,6 +128,7 @@ CHARGES: Mapping[str, tuple[str, ...]] = {
     **_plain("reads", "gallery-version.get", "gallery-image.get"),
     **_plain("reads", "platform-image.list", "platform-image.get", "tags.get"),
     **_plain("reads", "group.get", "subscription.get", "provider.get", "resource.get"),
+    "graph.query": tuple(GRAPH),
     **_plain("writes", "tags.put", "tags.patch"),
     **_plain("deletes", "tags.delete", "disk.delete"),
 }

@@ -4,7 +4,7 @@
 its own machines. Every field that has a counterpart on the wire says which.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -138,6 +138,57 @@ class Reservation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Callback:
+    """What a machine is given to call its daemon back with.
+
+    Attributes:
+        url: where; "" for nowhere.
+        token: what it may speak for itself with, by its id and the operation that makes it; "" for
+            none.
+    """
+
+    url: str = ""
+    token: Callable[[str, str], str] = lambda _machine, _operation: ""
+
+
+NO_CALLBACK = Callback()
+
+
+class ReservedTerm(StrEnum):
+    """Which reservation reserved capacity is paid by."""
+
+    NONE = "none"
+    ONE_YEAR = "1y"
+    THREE_YEARS = "3y"
+
+
+class RateBasis(StrEnum):
+    """What Azure's eviction rates are read as rates of."""
+
+    HOUR = "hour"
+    MONTH = "month"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarketOptions:
+    """How prices and eviction rates are found.
+
+    Attributes:
+        endpoint: address of the Retail Prices API; "" where there is none.
+        prices: the operator's own by lower-case size, as read at start.
+        price_file: where they stand; read again at each refresh.
+        discount: share taken off on-demand and reserved retail prices.
+    """
+
+    endpoint: str = ""
+    prices: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    price_file: Path | None = None
+    discount: float = 0.0
+    reserved_term: ReservedTerm = ReservedTerm.NONE
+    rate_basis: RateBasis = RateBasis.HOUR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AzureOptions:
     """Everything the backend is told at start.
 
@@ -172,3 +223,4 @@ class AzureOptions:
     kubeconfig_dir: Path | None = None
     cluster: str = ""
     reservation: Reservation = Reservation()
+    market: MarketOptions = MarketOptions()

@@ -6,13 +6,27 @@ Holds what Azure said of sizes and images; asking is `surveying`'s.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from bigfleet_azure.backends.azure import errors, fitting, preflight, published, quota, shortages
 from bigfleet_azure.backends.azure.arm import Failure
 from bigfleet_azure.backends.azure.images import ImageFacts
-from bigfleet_azure.backends.azure.options import AzureOptions, BootstrapMethod, VmProfile
-from bigfleet_azure.backends.azure.profiles import profile_of, with_user_data
+from bigfleet_azure.backends.azure.market import Market, Quote, Source
+from bigfleet_azure.backends.azure.options import (
+    AzureOptions,
+    BootstrapMethod,
+    Callback,
+    VmProfile,
+)
+from bigfleet_azure.backends.azure.profiles import (
+    CALLBACK_TOKEN,
+    CALLBACK_URL,
+    MACHINE_ID,
+    filled,
+    profile_of,
+    with_user_data,
+)
 from bigfleet_azure.backends.azure.sizes import SizeTable
 from bigfleet_azure.backends.azure.tags import birth_tags
 from bigfleet_azure.backends.azure.vm import vm_body
@@ -38,8 +52,12 @@ _KEY_BITS = 3072
 class Planner:
     """See the module."""
 
-    def __init__(self, options: AzureOptions, metrics: Metrics) -> None:
+    def __init__(
+        self, options: AzureOptions, metrics: Metrics, market: Market, callback: Callback
+    ) -> None:
         self._options = options
+        self._callback = callback
+        self._market = market
         self._metrics = metrics
         self._sizes = SizeTable(options.location)
         self._images: dict[str, ImageFacts] = {}
@@ -116,7 +134,32 @@ class Planner:
             profile=profile,
             image=self._images.get(profile.image),
             reservation=self._options.reservation,
+            market=self._market,
         )
+
+    def size_names(self) -> list[str]:
+        """The sizes of all offerings, as Azure writes them."""
+        names = {offer.vm_size.lower(): offer.vm_size for offer in self._offers.values()}
+        known = {name: self._sizes.get(name) for name in names}
+        return sorted(size.name if (size := known[name]) else names[name] for name in names)
+
+    def quote(self, offer: Offer) -> Quote:
+        """What an offer costs, and who says so.
+
+        Raises:
+            BackendError: as `facts`.
+        """
+        hardware = published.hardware(offer, self._sizes)
+        return self._market.quote(offer.vm_size, offer.capacity_type, hardware)
+
+    def unpriced(self) -> list[str]:
+        """Sizes that are offered at a guessed price."""
+        guessed = set()
+        for offer in self._offers.values():
+            with suppress(BackendError):  # what is not known at all is not offered either
+                if self.quote(offer).source is Source.ESTIMATE:
+                    guessed.add(offer.vm_size)
+        return sorted(guessed)
 
     def faults(self, offer: Offer) -> list[str]:
         """Why an offer cannot be had at all, as far as that is known."""
@@ -141,7 +184,7 @@ class Planner:
                 code="Impossible",
                 shortage=self._impossible(work.offer, faults),
             )
-        profile = with_user_data(self.profile(work.offer))
+        profile = filled(with_user_data(self.profile(work.offer)), self._own_values(work))
         return vm_body(
             name=work.machine_id,
             suffix=suffix,
@@ -159,6 +202,14 @@ class Planner:
             ssh_public_key=profile.ssh_public_key or self._throwaway(),
             extensions=self._options.bootstrap_method is BootstrapMethod.EXTENSION,
         )
+
+    def _own_values(self, work: Assignment) -> dict[bytes, str]:
+        """What user data may ask for about the machine that this operation makes."""
+        return {
+            MACHINE_ID: work.machine_id,
+            CALLBACK_URL: self._callback.url,
+            CALLBACK_TOKEN: self._callback.token(work.machine_id, work.operation_id),
+        }
 
     # What is short
 

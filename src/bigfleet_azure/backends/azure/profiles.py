@@ -21,6 +21,17 @@ MAX_USER_DATA_BYTES = 65_535
 
 USER_DATA_KEY = "base_user_data"
 
+MACHINE_ID = b"__BIGFLEET_MACHINE_ID__"
+CALLBACK_URL = b"__BIGFLEET_CALLBACK_URL__"
+CALLBACK_TOKEN = b"__BIGFLEET_CALLBACK_TOKEN__"
+
+_PLACEHOLDERS = {
+    MACHINE_ID: "",
+    CALLBACK_URL: "give --callback-url",
+    CALLBACK_TOKEN: "give --callback-key-file",
+}
+"""What user data may contain, to be replaced for each machine, and what the value comes from."""
+
 _FIELDS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "image": ("image", str),
     "plan": ("plan", str),
@@ -91,9 +102,45 @@ def with_user_data(profile: VmProfile) -> VmProfile:
         fault = f"cannot be read: {error.strerror}"
     except ValueError as error:
         fault = str(error)
-    raise BackendError(
+    raise _unusable(f"the user data file {path} {fault}")
+
+
+def filled(profile: VmProfile, values: Mapping[bytes, str]) -> VmProfile:
+    """The profile with the values of one machine where its user data has their placeholders.
+
+    User data without placeholders stays byte for byte.
+
+    Raises:
+        BackendError: TRANSIENT, a value is asked for that there is none of, or it got too large.
+    """
+    content = profile.base_user_data
+    for placeholder, value in values.items():
+        if placeholder not in content:
+            continue
+        if not value:
+            raise _unusable(
+                f"the user data asks for {placeholder.decode()}; {_PLACEHOLDERS[placeholder]}"
+            )
+        content = content.replace(placeholder, value.encode())
+    if content is profile.base_user_data:
+        return profile
+    try:
+        return replace(profile, base_user_data=user_data(content))
+    except ValueError as error:
+        raise _unusable(f"the user data {error}, once its placeholders are filled in") from error
+
+
+def placeholder_faults(content: bytes, *, url: bool, token: bool) -> Iterator[str]:
+    """Why user data cannot be filled in; each the rest of a sentence that begins with its file."""
+    for placeholder, there in ((CALLBACK_URL, url), (CALLBACK_TOKEN, token)):
+        if placeholder in content and not there:
+            yield f"asks for {placeholder.decode()}; {_PLACEHOLDERS[placeholder]}"
+
+
+def _unusable(text: str) -> BackendError:
+    return BackendError(
         FailureKind.TRANSIENT,
-        f"the user data file {path} {fault}; the machine is made once that is mended",
+        f"{text}; the machine is made once that is mended",
         code="UserData",
     )
 

@@ -1,11 +1,12 @@
 """What is published about an offering (contract section 11), from the list of sizes and the image.
 
-Price and eviction rate are those of the table that all backends share; what is taken off the
-hardware is `domain.quantity`'s formula or the operator's figures.
+Price and eviction rate are the market's; what is taken off the hardware is `domain.quantity`'s
+formula or the operator's figures.
 """
 
 from bigfleet_azure.backends import sizes as table
 from bigfleet_azure.backends.azure.images import ImageFacts
+from bigfleet_azure.backends.azure.market import Market
 from bigfleet_azure.backends.azure.options import Reservation, VmProfile
 from bigfleet_azure.backends.azure.sizes import Size, SizeTable
 from bigfleet_azure.backends.sizes import Hardware
@@ -31,6 +32,7 @@ def facts(
     profile: VmProfile,
     image: ImageFacts | None,
     reservation: Reservation,
+    market: Market,
 ) -> Facts:
     """What is published about `offer`.
 
@@ -38,22 +40,34 @@ def facts(
         BackendError: INVALID, the list of sizes lacks this one; TRANSIENT, the list was not read
             yet and the pinned table lacks it too.
     """
-    hardware = _hardware(offer, sizes)
+    known = hardware(offer, sizes)
     usable = allocatable(
-        vcpus=hardware.vcpus,
-        memory_bytes=round(hardware.memory_gib * GIB),
+        vcpus=known.vcpus,
+        memory_bytes=round(known.memory_gib * GIB),
         disk_bytes=(profile.os_disk_gib or (image and image.os_disk_gib) or USUAL_DISK_GIB) * GIB,
         max_pods=reservation.pods,
-        gpus=hardware.gpus,
-        gpu_resource=hardware.gpu_resource,
+        gpus=known.gpus,
+        gpu_resource=known.gpu_resource,
         reserved_millicores=reservation.cpu_millicores,
         reserved_memory_bytes=reservation.memory_bytes,
         reserved_disk_bytes=reservation.ephemeral_storage_bytes,
     )
-    return table.facts(offer, hardware, region=sizes.location, allocatable=usable)
+    return table.facts(
+        offer,
+        known,
+        region=sizes.location,
+        allocatable=usable,
+        price=market.quote(offer.vm_size, offer.capacity_type, known).usd_per_hour,
+        probability=market.probability(offer.vm_size, offer.capacity_type, known),
+    )
 
 
-def _hardware(offer: Offer, sizes: SizeTable) -> Hardware:
+def hardware(offer: Offer, sizes: SizeTable) -> Hardware:
+    """The hardware of an offer's size.
+
+    Raises:
+        BackendError: as `facts`.
+    """
     size = sizes.get(offer.vm_size)
     if size is not None:
         return _read(size)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from bigfleet_azure.backends.base import Assignment, Condition, Host, Observation
+from bigfleet_azure.backends.base import Assignment, Condition, Host, Observation, Refreshed
 from bigfleet_azure.backends.simulated import sizes
 from bigfleet_azure.backends.simulated.faults import Fault, create_fails, fault_of, injected
 from bigfleet_azure.backends.simulated.ledger import LedgerError
@@ -113,6 +113,17 @@ class SimulatedBackend:
     def facts(self, offer: Offer) -> Facts:
         """What is published about `offer`, from the table of sizes."""
         return facts(offer)
+
+    def recall(self, kept: str) -> None:
+        """Nothing is ever kept."""
+
+    async def refresh(self) -> Refreshed:
+        """Prices and rates are the table's, and stay."""
+        return Refreshed()
+
+    def unpriced(self) -> Sequence[str]:
+        """None: the table's are as good as its machines."""
+        return ()
 
     def watch_facts(self, changed: Callable[[], None]) -> None:
         """They never change."""

@@ -7,7 +7,7 @@ only: requests are never excused.
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from tests.support.arm.truth.walker import MISSING, NULL, UNKNOWN, Fault
+from tests.support.arm.truth.walker import MISSING, NULL, TYPE, UNKNOWN, Fault
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,12 @@ _SKU = "written as null where it has no value; resource-skus-eastus-skewer.json"
 _CASE = "spelt `Name` in most answers and `name` in some; the descriptions know one spelling each"
 
 ALLOWED: tuple[Allowed, ...] = (
+    Allowed(
+        TYPE,
+        "graph.query",
+        "$.data",
+        "described as an object, whichever form was asked for; resourcegraph-objectarray.json",
+    ),
     Allowed(UNKNOWN, "nic.*", "*.kind", _NIC),
     Allowed(UNKNOWN, "nic.*", "*.properties.allowPort25Out", _NIC),
     Allowed(UNKNOWN, "nic.list-all", "*.managedBy", _NIC),

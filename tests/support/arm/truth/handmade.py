@@ -10,6 +10,8 @@ from typing import Any
 from tests.support.arm.truth.documents import Document
 
 _TEXT: Mapping[str, Any] = {"type": "string"}
+_NUMBER: Mapping[str, Any] = {"type": "number"}
+_FLAG: Mapping[str, Any] = {"type": "boolean"}
 _WHOLE: Mapping[str, Any] = {"type": "integer"}
 _TIME: Mapping[str, Any] = {"type": "string", "format": "date-time"}
 _TEXTS: Mapping[str, Any] = {"type": "array", "items": _TEXT}
@@ -18,6 +20,24 @@ _TEXTS: Mapping[str, Any] = {"type": "array", "items": _TEXT}
 def _closed(properties: Mapping[str, Any], *required: str) -> dict[str, Any]:
     return {"type": "object", "properties": dict(properties), "required": list(required)}
 
+
+_PRICE_TEXTS = (
+    "currencyCode",
+    "armRegionName",
+    "location",
+    "meterId",
+    "meterName",
+    "productId",
+    "skuId",
+    "productName",
+    "skuName",
+    "serviceName",
+    "serviceId",
+    "serviceFamily",
+    "unitOfMeasure",
+    "type",
+    "armSkuName",
+)
 
 _DEFINITIONS: dict[str, Any] = {
     # ARM's common error (the resource provider contract), as the recorded 4xx bodies show it.
@@ -151,6 +171,44 @@ _DEFINITIONS: dict[str, Any] = {
         "tenant_discovery_endpoint",
         "metadata",
     ),
+    # The Retail Prices API: the recorded pages; `effectiveEndDate` as its documentation has it.
+    "PriceRow": _closed(
+        {
+            **dict.fromkeys(_PRICE_TEXTS, _TEXT),
+            "tierMinimumUnits": _NUMBER,
+            "retailPrice": _NUMBER,
+            "unitPrice": _NUMBER,
+            "effectiveStartDate": _TIME,
+            "effectiveEndDate": _TIME,
+            "reservationTerm": {"type": "string", "enum": ["1 Year", "3 Years"]},
+            "isPrimaryMeterRegion": _FLAG,
+            "savingsPlan": {
+                "type": "array",
+                "items": _closed(
+                    {"unitPrice": _NUMBER, "retailPrice": _NUMBER, "term": _TEXT},
+                    *("unitPrice", "retailPrice", "term"),
+                ),
+            },
+        },
+        *_PRICE_TEXTS,
+        *("tierMinimumUnits", "retailPrice", "unitPrice"),
+        *("effectiveStartDate", "isPrimaryMeterRegion"),
+    ),
+    "PricePage": _closed(
+        {
+            "BillingCurrency": _TEXT,
+            "CustomerEntityId": _TEXT,
+            "CustomerEntityType": _TEXT,
+            "Items": {"type": "array", "items": {"$ref": "#/definitions/PriceRow"}},
+            "NextPageLink": {"type": ["string", "null"]},
+            "Count": _WHOLE,
+        },
+        *("BillingCurrency", "CustomerEntityId", "CustomerEntityType"),
+        *("Items", "NextPageLink", "Count"),
+    ),
+    "PriceError": _closed(
+        {"Error": _closed({"Code": _TEXT, "Message": _TEXT}, "Code", "Message")}, "Error"
+    ),
 }
 
 HANDMADE = Document("handmade", {"definitions": _DEFINITIONS})
@@ -162,5 +220,6 @@ ANSWERS: Mapping[str, str] = {
     "instance-discovery": "InstanceDiscovery",
     "compute.operation": "ComputeOperation",
     "network.operation": "NetworkOperation",
+    "prices": "PricePage",
 }
 """The hand-made schema of a route's 200 answer."""

@@ -177,6 +177,16 @@ PLANS: tuple[Plan, ...] = (
             "westcentralus-2024",
         )
     ),
+    Plan("resourcegraph-objectarray.json", script="graph-rows"),
+    Plan(
+        "resourcegraph-table-vm.json",
+        left_out={0: "the query was not recorded; only its answer is compared with"},
+    ),
+    Plan("retail-d2als-v7-eastus.json", script="sold"),
+    Plan("retail-d2s-v3-eastus.json", script="sold"),
+    Plan("retail-errors-and-empty.json"),
+    Plan("retail-first-page-with-next.json", script="sold"),
+    Plan("retail-mixed-older.json", script="sold"),
     Plan(
         "runcommand-action-powershell.json",
         made=_named("runcommand-action-powershell.json", _PYTHON_VM, "eastus"),

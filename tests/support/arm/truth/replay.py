@@ -280,7 +280,7 @@ def _state(reply: Reply) -> str | None:
 def _code(body: Any) -> str | None:
     if not isinstance(body, dict):
         return None
-    error = body.get("error", {})
-    code = error.get("code") if isinstance(error, dict) else error
+    error = body.get("error", body.get("Error", {}))
+    code = error.get("code", error.get("Code")) if isinstance(error, dict) else error
     state = body.get("status")
     return code or (state if isinstance(state, str) else None)

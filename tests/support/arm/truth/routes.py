@@ -84,6 +84,7 @@ ROUTES: tuple[Route, ...] = (
         _SUBSCRIPTION + _NETWORK + r"/locations/[^/]+/operationResults/.+",
     ),
     Route("network.usages", "GET", _SUBSCRIPTION + _NETWORK + r"/locations/[^/]+/usages"),
+    Route("graph.query", "POST", r"/providers/Microsoft\.ResourceGraph/resources"),
     # From here on no machine-readable description of the bodies is at hand.
     Route("tags.get", "GET", _SCOPE + r"/providers/Microsoft\.Resources/tags/default"),
     Route("tags.put", "PUT", _SCOPE + r"/providers/Microsoft\.Resources/tags/default"),
@@ -117,6 +118,7 @@ ROUTES: tuple[Route, ...] = (
     Route("provider.get", "GET", _SUBSCRIPTION + r"/providers/[^/]+"),
     Route("provider.register", "POST", _SUBSCRIPTION + r"/providers/[^/]+/register"),
     Route("resource.get", "GET", _GROUP + r"/providers/[^/]+/[^/]+/[^/]+"),
+    Route("prices", "GET", r"/api/retail/prices"),
     Route("blob", "GET", r"/boot-diagnostics/[^/]+/[^/]+"),
 )
 

@@ -34,6 +34,7 @@ _OPENAPI = (
     ("compute-2024-07-01.openapi.json", "2024-07-01"),
     (_SKUS, "2021-07-01"),
     ("network-2024-05-01.openapi.json", "2024-05-01"),
+    ("resourcegraph-2021-03-01.openapi.json", "9999-12-31"),  # No later description is at hand.
 )
 
 # Route: (file, pointer of what a request carries).
@@ -138,13 +139,15 @@ class Validator:
         return Verdict(route, doc.name, tuple(faults))
 
     def error(self, route: str, body: Any) -> Verdict:
-        """Check an error body: wrapped, as ARM documents it, or bare, as Compute's 429 may be."""
+        """Check an error body: wrapped, as ARM documents it, or bare, or as the price list's."""
         if not isinstance(body, dict):
             return Verdict(route, "handmade", (Fault(TYPE, "$", "an error is an object"),))
         if isinstance(body.get("error"), str):
             model = "TokenError"
         elif "error" in body:
             model = "Error"
+        elif "Error" in body:
+            model = "PriceError"
         else:
             model = "ErrorBody"
         return self.handmade(route, model, body)
