@@ -21,6 +21,7 @@ BASIS = {
     build_helm.PROGRAM: "go",
     # No package of Debian, Go or Python brings it.
     "terraform": "terraform",
+    "kubectl": "kubectl",
     **{program.file: "go" for program in build_kubernetes.PROGRAMS},
 }
 
