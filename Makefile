@@ -13,7 +13,7 @@ FIRST_MACHINE := azure-eastus-od-d4s-v5-1-000
 SOURCES := src tests scripts $(wildcard benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help run arm test test-slow test-kubernetes test-deploy venv venv-lint lint format lock proto bench bench-azure docs clean
+.PHONY: help run arm test test-slow test-kubernetes test-deploy venv venv-lint lint format lock proto bench bench-azure bench-prices docs clean
 
 help: ## Print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -74,6 +74,9 @@ proto: venv ## Write src/bigfleet_azure/_pb anew from proto/
 
 bench-azure: venv ## Measure the Azure backend against the ARM double, print a table
 	$(BIN)/python -m benchmarks.azure $(ARGS)
+
+bench-prices: venv ## Measure prices, eviction rates and notices, print a table
+	$(BIN)/python -m benchmarks.prices $(ARGS)
 
 bench: venv ## Measure speed and size, print a table
 	$(BIN)/python -m benchmarks $(ARGS)

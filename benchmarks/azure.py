@@ -400,15 +400,15 @@ SCENARIOS: dict[str, Scenario] = {
 }
 
 
-def main() -> int:
+def main(scenarios: dict[str, Scenario], program: str, description: str) -> int:
     """Measure, print; 1 when a figure is not met."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.azure", description=__doc__)
+    parser = argparse.ArgumentParser(prog=program, description=description)
     parser.add_argument("--only", default="", metavar="TEXT", help="only scenarios named so")
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
     table = Table("what", "must reach", "found", "")
     rows: list[Row] = []
-    for name, scenario in SCENARIOS.items():
+    for name, scenario in scenarios.items():
         if options.only not in name:
             continue
         print(f"{name} …", file=sys.stderr, flush=True)
@@ -421,4 +421,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(SCENARIOS, "python -m benchmarks.azure", __doc__ or ""))

@@ -52,7 +52,7 @@ async def all_in_use(state: Path, ledger: Path) -> None:
             offer = offering.offer
             place = Place(offer.vm_size, offer.zone, offer.capacity_type.tag)
             places[place] = len(places)
-            records = _records(offering, numbers, now)
+            records = in_use(offering, numbers, now)
             while batch := tuple(itertools.islice(records, _AT_ONCE)):
                 await store.commit(ChangeSet(records=batch))
                 machines += (_machine(r, snapshot.incarnation, place, now) for r in batch)
@@ -64,7 +64,8 @@ async def all_in_use(state: Path, ledger: Path) -> None:
     region.close()
 
 
-def _records(offering: Offering, numbers: Iterator[int], now: float) -> Iterator[Record]:
+def in_use(offering: Offering, numbers: Iterator[int], now: float) -> Iterator[Record]:
+    """Every slot of an offering as a CONFIGURED machine."""
     for index in range(offering.offer.count):
         number = next(numbers)
         machine_id = offering.machine_id(index)

@@ -1,6 +1,7 @@
 """`bigfleet-azure offerings check`."""
 
 import json
+import re
 
 import pytest
 
@@ -28,15 +29,30 @@ def check(run, tmp_path):
 def test_check_shows_what_would_be_offered(check):
     result = check(OFFERINGS, "--location=westeurope")
     assert result.exit_code == Exit.OK
-    assert [line.split() for line in result.stdout.splitlines()] == [
-        ["FIRST", "ID", "SIZE", "ZONE", "CAPACITY", "SLOTS", "USD/HOUR"],
+    assert [re.split("  +", line) for line in result.stdout.splitlines()] == [
+        [
+            "FIRST ID",
+            "SIZE",
+            "ZONE",
+            "CAPACITY",
+            "SLOTS",
+            "USD/HOUR",
+            "PRICE FROM",
+            "EVICTED/HOUR",
+            "QUOTA LEAVES",
+            "CANNOT BE HAD",
+        ],
         [
             "azure-westeurope-od-d4s-v5-1-000",
             "Standard_D4s_v5",
             "westeurope-1",
             "ON_DEMAND",
             "7",
-            "0.192",
+            "0.19200",
+            "table",
+            "0",
+            "-",
+            "-",
         ],
         [
             "azure-westeurope-spot-f8s-v2-2-000",
@@ -44,7 +60,11 @@ def test_check_shows_what_would_be_offered(check):
             "westeurope-2",
             "SPOT",
             "3",
-            "0.0676",
+            "0.06760",
+            "table",
+            "7.50% (table)",
+            "-",
+            "-",
         ],
     ]
     assert result.stderr.endswith(": 2 offerings, 10 slots\n")

@@ -9,6 +9,7 @@ from bigfleet_azure._pb import provider_pb2 as pb
 from bigfleet_azure.backends.base import Refreshed
 from bigfleet_azure.domain.errors import FailureKind
 from bigfleet_azure.domain.lifecycle import CapacityType, Kind
+from bigfleet_azure.kit.locks import KeyedLocks
 from bigfleet_azure.service.republishing import WAVES
 from tests.support.rig import Rig, acked, offer, refusing
 
@@ -327,3 +328,42 @@ async def test_a_block_that_ends_while_a_price_is_published_loses_neither() -> N
         assert set(prices(rig).values()) == {0.4}
         (offering,) = rig.parts.inventory.offerings()
         assert offering.published
+
+
+async def test_slots_that_are_used_while_they_are_renumbered_keep_what_they_became() -> None:
+    """Many machines change under their locks in one write; a call to one of them goes between."""
+    async with Rig("--republish-threshold=0", offers=[offer(300)]) as rig:
+        ids = rig.ids()
+        for name in ids[:250]:
+            await rig.idle(name)
+        rig.backend.price = 0.4
+        taking = asyncio.ensure_future(rig.parts.pricing.take())
+        await asyncio.sleep(0)
+        answers = await asyncio.gather(*(rig.configure(name) for name in ids[:250:10]))
+        await taking
+        assert all(acked(answer).operation_id for answer in answers)
+        for name in ids[:250:10]:
+            machine = await rig.reaches(name, "CONFIGURED")
+            assert (machine.cluster, machine.price_per_hour) == ("blue", 0.4)
+
+
+async def test_locks_of_many_are_all_given_back_when_the_wait_for_one_is_given_up() -> None:
+    locks = KeyedLocks()
+    async with locks.hold("b"):
+
+        async def wait() -> None:
+            async with locks.hold_all(["a", "b", "c"]):
+                raise AssertionError("b is held")
+
+        waiting = asyncio.ensure_future(wait())
+        await asyncio.sleep(0)
+        assert locks.held("a")
+        assert not locks.held("c")
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert not locks.held("a")
+    assert not locks.held("b")
+    async with locks.hold_all(["a", "b", "c"]):
+        assert all(locks.held(key) for key in "abc")
+    assert not any(locks.held(key) for key in "abc")

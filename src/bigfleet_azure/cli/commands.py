@@ -7,6 +7,7 @@ import click
 from bigfleet_azure.cli.exits import Exit
 from bigfleet_azure.cli.machines import machines
 from bigfleet_azure.cli.offerings import offerings
+from bigfleet_azure.cli.prices import prices
 from bigfleet_azure.cli.state import state
 
 
@@ -24,7 +25,7 @@ def serve() -> None:
     raise AssertionError("cli.main takes this command before click does")
 
 
-for command in (machines, offerings, state):
+for command in (machines, offerings, prices, state):
     bigfleet_azure.add_command(command)
 
 

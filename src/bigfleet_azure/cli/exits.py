@@ -25,8 +25,11 @@ class Exit(IntEnum):
         "A fault of the program itself; the trace on standard error belongs in a report.",
     )
     USAGE = 2, "Unusable flags, variables, configuration or offerings file; every fault is listed."
-    UNREACHABLE = 3, "No daemon answered at that address in time, or TLS failed."
-    NOT_FOUND = 4, "The daemon has no machine of that id."
+    UNREACHABLE = (
+        3,
+        "No daemon, price service or Azure answered at that address in time, or TLS failed.",
+    )
+    NOT_FOUND = 4, "There is no machine of that id, or no price of that size."
     REFUSED = 5, "The daemon refused: wrong state, stale token, bad argument or no permission."
     FAILED = 6, "The operation was accepted and the machine ended in FAILED; the reason is shown."
     TIMED_OUT = 7, "`--wait` gave up; the operation itself goes on."

@@ -64,7 +64,7 @@ CANCEL_SECONDS = 2.0
 
 TLS_CONDITION = "tls"
 
-_GC_THRESHOLDS = (50_000, 20, 100)
+GC_THRESHOLDS = (50_000, 20, 100)
 """Fewer and shorter pauses than the interpreter's defaults; what was loaded at start is frozen."""
 
 _SECOND_SIGNAL_EXIT = 130
@@ -87,7 +87,7 @@ def run(settings: Settings) -> int:
     """
     logs.begin(settings.log_level)
     gc.disable()
-    gc.set_threshold(*_GC_THRESHOLDS)
+    gc.set_threshold(*GC_THRESHOLDS)
     daemon = Daemon(settings, SystemClock())
     try:
         asyncio.run(daemon.serve())

@@ -144,9 +144,8 @@ class Offering:
 
     def machine_id(self, index: int, generation: int = 0) -> str:
         """The id of a slot; each retired id is followed by one with the next generation."""
-        number = str(index) if self.offer.fixed_prefix else f"{index:03d}"
         suffix = f"-r{generation}" if generation else ""
-        return f"{self.prefix}-{number}{suffix}"
+        return _slot_id(self.prefix, self.offer, index) + suffix
 
     def index_of(self, machine_id: str) -> int | None:
         """The index behind an id of generation 0, None when it is not one of this offering's."""
@@ -228,6 +227,10 @@ class Offering:
         return replace(self, segments=tuple(sorted((*kept, *changed), key=lambda s: s.first)))
 
 
+def _slot_id(prefix: str, offer: Offer, index: int) -> str:
+    return f"{prefix}-{index}" if offer.fixed_prefix else f"{prefix}-{index:03d}"
+
+
 def merge(offers: Iterable[Offer]) -> list[Offer]:
     """Add up the counts of offers that differ in nothing else; order of first appearance."""
     merged: dict[tuple[object, ...], Offer] = {}
@@ -245,6 +248,15 @@ class Assignment:
     number: int
     prefix: str
     offer: Offer
+
+    @property
+    def first_id(self) -> str:
+        """The id of its first slot."""
+        return self.machine_id(0)
+
+    def machine_id(self, index: int) -> str:
+        """The first id of a slot."""
+        return _slot_id(self.prefix, self.offer, index)
 
 
 def assign(

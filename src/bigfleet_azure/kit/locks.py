@@ -1,7 +1,7 @@
 """Locks by key, made on demand and forgotten when free."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
 
@@ -19,6 +19,19 @@ class KeyedLocks:
             yield
         finally:
             self._release(key)
+
+    @asynccontextmanager
+    async def hold_all(self, keys: Iterable[str]) -> AsyncIterator[None]:
+        """Hold the locks of all `keys`, each named once, taken in their order."""
+        taken: list[str] = []
+        try:
+            for key in keys:
+                await self._acquire(key)
+                taken.append(key)
+            yield
+        finally:
+            for key in taken:
+                self._release(key)
 
     def held(self, key: str) -> bool:
         """Whether somebody holds the lock of `key`."""

@@ -9,6 +9,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from bigfleet_azure.backends.base import Backend
 from bigfleet_azure.domain.changes import ChangeSet
@@ -32,7 +33,7 @@ from bigfleet_azure.service.journal import Journal
 logger = logging.getLogger(__name__)
 
 _DIGEST_BYTES = 8
-_TOUCH_AT_ONCE = 500
+_TOUCH_AT_ONCE = 250
 """Machines renumbered in one go; more would hold the loop for too long."""
 
 
@@ -248,17 +249,15 @@ class Catalogue:
             return ChangeSet(offerings=(replace(offering, published=self._digest(offering)),))
 
         await self._journal.change(_key(number), publish)
+        await self._inventory.renew(number)
         await self._touch([r for r in self._inventory.records_of(number) if anew(r)])
         await self._journal.change(_key(number), complete)
 
     async def _touch(self, records: list[Record]) -> None:
         """Give each of these machines a new change number."""
         for first in range(0, len(records), _TOUCH_AT_ONCE):
-            batch = records[first : first + _TOUCH_AT_ONCE]
-            await asyncio.gather(*(self._touch_one(record.id) for record in batch))
-
-    async def _touch_one(self, machine_id: str) -> None:
-        await self._journal.change(machine_id, lambda: self._inventory.touched(machine_id))
+            names = [record.id for record in records[first : first + _TOUCH_AT_ONCE]]
+            await self._journal.change_all(names, partial(self._inventory.touched, names))
 
     def _blocks_changed(self, concerns: Callable[[Offer], bool]) -> None:
         for offering in self._inventory.offerings():

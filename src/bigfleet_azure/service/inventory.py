@@ -28,6 +28,9 @@ from bigfleet_azure.service.marks import SideMarks
 from bigfleet_azure.service.shelf import CHUNK_SLOTS, Shelf
 from bigfleet_azure.store.base import Snapshot
 
+RENEWED_AT_ONCE = 32
+"""Chunks that get new shared fields in one go: a few milliseconds."""
+
 _REVISION_TAG = b"\x12"
 
 
@@ -281,16 +284,20 @@ class Inventory:
         if unserved := self._unserved.get(machine_id):
             await unserved.over.wait()
 
+    async def renew(self, number: int) -> None:
+        """Have an offering's cached entries at hand again, letting others run in between."""
+        shelf = self._shelves[number]
+        while shelf.renew(RENEWED_AT_ONCE):  # noqa: ASYNC110 - it waits for nobody, it gives way
+            await asyncio.sleep(0)
+
     async def full_list(self) -> None:
         """Wait until a full List that shows unused slots was answered."""
         await self._full_list.wait()
 
-    def touched(self, machine_id: str) -> ChangeSet:
-        """The change that gives a machine a new change number and nothing else."""
-        current = self.record(machine_id)
-        if current is None:
-            return ChangeSet()
-        return ChangeSet(records=(replace(current, change=self.reserve()),))
+    def touched(self, machine_ids: Iterable[str]) -> ChangeSet:
+        """The change that gives machines new change numbers and nothing else."""
+        known = [record for name in machine_ids if (record := self.record(name))]
+        return ChangeSet(records=tuple(replace(one, change=self.reserve()) for one in known))
 
     # Reading
 
@@ -337,6 +344,7 @@ class Inventory:
     def _unused(self, shelf: Shelf) -> Iterator[bytes]:
         if shelf.offering.withheld:
             return
+        shelf.renew()
         for chunk in range(-(-shelf.offering.offer.count // CHUNK_SLOTS)):
             ready = shelf.unused_chunks.get(chunk)
             if ready is None:
@@ -347,6 +355,7 @@ class Inventory:
             yield ready
 
     def _used(self, shelf: Shelf) -> Iterable[bytes]:
+        shelf.renew()
         for chunk in shelf.stale_chunks:
             shelf.used_chunks[chunk] = self._encode(shelf, shelf.visible(chunk))
         shelf.stale_chunks.clear()

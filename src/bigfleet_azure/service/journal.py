@@ -4,7 +4,7 @@ Memory never runs ahead of the disk: a change set that could not be written is n
 condition stands until a write succeeds again. Reads go on meanwhile.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from bigfleet_azure.domain.changes import ChangeSet
 from bigfleet_azure.kit.clock import Clock
@@ -69,6 +69,20 @@ class Journal:
         """
         while not await to_the_end(self._attempt(key, build)):
             await self._clock.sleep(RETRY_SECONDS)
+
+    async def change_all(self, keys: Iterable[str], build: Callable[[], ChangeSet]) -> None:
+        """The same for one change of many machines, under the locks of all of them."""
+        ordered = sorted(keys)
+        while not await to_the_end(self._attempt_all(ordered, build)):
+            await self._clock.sleep(RETRY_SECONDS)
+
+    async def _attempt_all(self, keys: Iterable[str], build: Callable[[], ChangeSet]) -> bool:
+        async with self.locks.hold_all(keys):
+            try:
+                await self.commit(build())
+            except StoreError:
+                return False
+            return True
 
     async def _attempt(self, key: str, build: Callable[[], ChangeSet]) -> bool:
         async with self.locks.hold(key):

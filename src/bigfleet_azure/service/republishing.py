@@ -8,7 +8,7 @@ new change numbers. Get and Create know them throughout.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -24,6 +24,9 @@ logger = logging.getLogger(__name__)
 WAVES = 10
 """An offering's slots are left out in so many parts, one after the other: most of what is offered
 stays offered."""
+
+AT_ONCE = 250
+"""Slots that get new change numbers in one write."""
 
 
 class Republisher:
@@ -78,9 +81,23 @@ class Republisher:
         await self._change(number, lambda current: replace(current, left_out=(first, end)))
         await self._inventory.full_list()
         await self._change(number, lambda current: self._returned(current, first, end))
-        for record in self._inventory.records_of(number):
-            if first <= record.index < end and record.state is State.SPECULATIVE:
-                await self._journal.change(record.id, partial(self._inventory.touched, record.id))
+        names = [
+            record.id
+            for record in self._inventory.records_of(number)
+            if first <= record.index < end and record.state is State.SPECULATIVE
+        ]
+        for start in range(0, len(names), AT_ONCE):
+            some = names[start : start + AT_ONCE]
+            await self._journal.change_all(some, partial(self._touched, some))
+
+    def _touched(self, names: Sequence[str]) -> ChangeSet:
+        """New change numbers for those that are still unused."""
+        unused = [
+            name
+            for name in names
+            if (one := self._inventory.record(name)) and one.state is State.SPECULATIVE
+        ]
+        return self._inventory.touched(unused)
 
     def _returned(self, current: Offering, first: int, end: int) -> Offering:
         shown = replace(current, left_out=(0, 0))

@@ -11,6 +11,9 @@ from bigfleet_azure.domain.lifecycle import State
 from bigfleet_azure.domain.machine import Record
 from bigfleet_azure.domain.offering import Offering
 
+MAX_CHUNKS = 1 << 30
+"""All of them."""
+
 CHUNK_SLOTS = 256
 """Slots per cached chunk: small enough to rebuild in well under a millisecond, large enough that
 a full List of 100,000 joins a few hundred pieces."""
@@ -20,7 +23,8 @@ a full List of 100,000 joins a few hundred pieces."""
 class Shelf:
     """One offering's slots: its records by index, and cached entries by chunk.
 
-    `inside` counts the records within the offered count; those beyond it are surplus.
+    `inside` counts the records within the offered count; those beyond it are surplus. Cached chunks
+    in `older_unused` and `older_used` still hold the shared fields `older`.
     """
 
     offering: Offering
@@ -30,6 +34,9 @@ class Shelf:
     unused_chunks: dict[int, bytes] = field(default_factory=dict)
     used_chunks: dict[int, bytes] = field(default_factory=dict)
     stale_chunks: set[int] = field(default_factory=set)
+    older: bytes = b""
+    older_unused: set[int] = field(default_factory=set)
+    older_used: set[int] = field(default_factory=set)
 
     def offer_changed(self, offering: Offering, shared: bytes) -> None:
         """Take a new shape, price or count."""
@@ -52,34 +59,52 @@ class Shelf:
     def _all_stale(self) -> None:
         self.unused_chunks.clear()
         self.used_chunks.clear()
+        self.older_unused.clear()
+        self.older_used.clear()
         self.stale_chunks = {index // CHUNK_SLOTS for index in self.touched}
 
     def _stale_between(self, first: int, end: int) -> None:
         for chunk in range(first // CHUNK_SLOTS, -(-end // CHUNK_SLOTS)):
             self.unused_chunks.pop(chunk, None)
+            self.older_unused.discard(chunk)
             if chunk in self.used_chunks:
                 self.stale_chunks.add(chunk)
 
     def _recoded(self, shared: bytes) -> None:
-        """Put other shared fields into the cached entries.
+        """Note that cached entries have other shared fields from now on.
 
         Prices have a fixed size on the wire, so a new one fits where the old one stands: a large
-        fleet is not encoded anew for it. A chunk in which metadata happens to hold the same bytes
-        is stale.
+        fleet is not encoded anew for it (`renew`).
         """
-        old = self.shared
-        if len(old) != len(shared):
+        if len(self.shared) != len(shared) or self.older_unused or self.older_used:
             self._all_stale()
             return
-        for chunk, ready in self.unused_chunks.items():
-            self.unused_chunks[chunk] = ready.replace(old, shared)
-        for chunk, ready in self.used_chunks.items():
-            if chunk in self.stale_chunks:
-                continue
-            if ready.count(old) == len(self.visible(chunk)):
-                self.used_chunks[chunk] = ready.replace(old, shared)
+        self.older = self.shared
+        self.older_unused = set(self.unused_chunks)
+        self.older_used = self.used_chunks.keys() - self.stale_chunks
+
+    def renew(self, most: int = MAX_CHUNKS) -> bool:
+        """Put the present shared fields into as many older chunks; whether some are left."""
+        for _ in range(most):
+            if self.older_unused:
+                chunk = self.older_unused.pop()
+                if (ready := self.unused_chunks.get(chunk)) is not None:
+                    self.unused_chunks[chunk] = ready.replace(self.older, self.shared)
+            elif self.older_used:
+                self._renew_used(self.older_used.pop())
             else:
-                self.stale_chunks.add(chunk)
+                return False
+        return bool(self.older_unused or self.older_used)
+
+    def _renew_used(self, chunk: int) -> None:
+        """Metadata may happen to hold the same bytes: such a chunk has to be encoded anew."""
+        ready = self.used_chunks[chunk]
+        if chunk in self.stale_chunks:
+            return
+        if ready.count(self.older) == len(self.visible(chunk)):
+            self.used_chunks[chunk] = ready.replace(self.older, self.shared)
+        else:
+            self.stale_chunks.add(chunk)
 
     def put(self, index: int, record: Record) -> None:
         """Take a record with a new change number."""
@@ -88,6 +113,7 @@ class Shelf:
         if known is None:
             self.inside += index < self.offering.offer.count
             self.unused_chunks.pop(index // CHUNK_SLOTS, None)
+            self.older_unused.discard(index // CHUNK_SLOTS)
         elif _same_bytes(known, record):
             return
         self.stale_chunks.add(index // CHUNK_SLOTS)

@@ -17,9 +17,8 @@ from bigfleet_azure.backends.azure.options import (
     NO_CALLBACK,
     AzureOptions,
     Callback,
-    GuestMethod,
 )
-from bigfleet_azure.backends.azure.planning import Planner
+from bigfleet_azure.backends.azure.planning import Outlook, Planner
 from bigfleet_azure.backends.azure.poller import Poller
 from bigfleet_azure.backends.azure.refreshing import Refresher
 from bigfleet_azure.backends.azure.removing import Remover
@@ -124,6 +123,10 @@ class AzureBackend:
         """Read prices and eviction rates anew."""
         return await self._refresher.refresh()
 
+    def outlook(self, offer: Offer) -> Outlook:
+        """All that is known of an offer's chances, for people."""
+        return self._planner.outlook(offer)
+
     def unpriced(self) -> Sequence[str]:
         """Sizes that are offered at a guessed price."""
         return self._planner.unpriced()
@@ -170,8 +173,7 @@ class AzureBackend:
 
 
 def _clusters(options: AzureOptions, clock: Clock) -> "Clusters | None":
-    kubernetes = GuestMethod.KUBERNETES in (options.readiness, options.drain_method)
-    if not kubernetes or options.kubeconfig_dir is None:
+    if not options.uses_kubeconfigs or options.kubeconfig_dir is None:
         return None
     from bigfleet_azure.backends.azure.kubernetes import Clusters
 

@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from bigfleet_azure.backends.azure import errors, fitting, preflight, published, quota, shortages
@@ -49,6 +50,25 @@ _KEY_BITS = 3072
 """Azure takes RSA keys of 2,048 bits or more; 3,072 is what is recommended to last past 2030."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """An offer's chances.
+
+    Attributes:
+        quote: what it costs, and who says so.
+        probability: of an eviction within an hour.
+        rate_known: whether Azure told the eviction rate, or it is a table's.
+        room: what quota leaves.
+        faults: why it can never be had; empty when it can.
+    """
+
+    quote: Quote
+    probability: float
+    rate_known: bool
+    room: quota.Room
+    faults: tuple[str, ...]
+
+
 class Planner:
     """See the module."""
 
@@ -64,6 +84,7 @@ class Planner:
         self._absent: dict[str, str] = {}
         self._offers: dict[tuple[object, ...], Offer] = {}
         self._told: set[str] = set()
+        self._usages: tuple[Sequence[Json], Sequence[Json]] = ((), ())
         self._throwaway_key = ""
         self.sizes_changed: Callable[[], None] = lambda: None
 
@@ -233,11 +254,28 @@ class Planner:
         self, compute: Sequence[Json], network: Sequence[Json]
     ) -> Sequence[Shortage]:
         """What the quota that is left is too small for; the figures become metrics."""
+        self._usages = compute, network
         levels = quota.shown(compute, network, self._offers.values(), self._sizes)
         for name, level in levels.items():
             self._metrics.quota_limit.labels(name).set(level.limit)
             self._metrics.quota_used.labels(name).set(level.used)
         return quota.quota_shortages(compute, network, self._sizes, self.profile)
+
+    def outlook(self, offer: Offer) -> Outlook:
+        """All that is known of an offer's chances, for people.
+
+        Raises:
+            BackendError: as `facts`.
+        """
+        hardware = published.hardware(offer, self._sizes)
+        name, capacity = offer.vm_size, offer.capacity_type
+        return Outlook(
+            quote=self._market.quote(name, capacity, hardware),
+            probability=self._market.probability(name, capacity, hardware),
+            rate_known=self._market.rate_known(name),
+            room=quota.room(*self._usages, offer, self.profile(offer), self._sizes),
+            faults=tuple(self.faults(offer)),
+        )
 
     def impossible(self) -> list[Shortage]:
         """Offers that Azure could only refuse; each is logged once."""

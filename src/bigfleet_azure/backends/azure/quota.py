@@ -75,6 +75,38 @@ def shown(
     return {level.name: level for level, _, _ in rows}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """How many more machines of an offer a quota leaves room for.
+
+    Attributes:
+        level: the tightest quota; None when no reading tells of one.
+    """
+
+    machines: int | None = None
+    level: Level | None = None
+
+
+def room(
+    compute: Iterable[object],
+    network: Iterable[object],
+    offer: Offer,
+    profile: VmProfile,
+    sizes: SizeTable,
+) -> Room:
+    """What the quotas of an offer leave of it."""
+    families = {family_of(offer, sizes): 1}
+    tightest = Room()
+    for level, need, _ in _needs(levels(compute), levels(network), families):
+        each, left = need(offer, profile, sizes), level.left
+        if not each or left is None:
+            continue
+        machines = left // each
+        if tightest.machines is None or machines < tightest.machines:
+            tightest = Room(machines=machines, level=level)
+    return tightest
+
+
 def _shortage(
     level: Level, left: int, need: Need, sizes: SizeTable, profile_of: ProfileOf
 ) -> Shortage:

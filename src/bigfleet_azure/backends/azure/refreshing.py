@@ -4,7 +4,6 @@ Each source is asked by itself: trouble with one leaves the others' answers, and
 """
 
 import logging
-import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from bigfleet_azure.backends.azure.arm import ArmError
 from bigfleet_azure.backends.azure.clients import Clients
 from bigfleet_azure.backends.azure.market import Learned, Market, price_file
 from bigfleet_azure.backends.azure.options import AzureOptions
-from bigfleet_azure.backends.azure.retail import RetailPrices
+from bigfleet_azure.backends.azure.retail import RetailPrices, open_session
 from bigfleet_azure.backends.base import Refreshed
 from bigfleet_azure.domain.errors import BackendError, FailureKind
 from bigfleet_azure.kit.clock import Clock
@@ -152,18 +151,8 @@ class Refresher:
         return ""
 
     def _retail(self) -> RetailPrices:
-        import aiohttp
-
         if self._session is None:
-            context = ssl.create_default_context()
-            if self._options.arm_ca is not None:
-                context.load_verify_locations(cafile=str(self._options.arm_ca))
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(ssl=context, limit=1),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                trust_env=True,
-                auto_decompress=False,
-            )
+            self._session = open_session(self._options.arm_ca)
         return RetailPrices(
             self._session,
             endpoint=self._options.market.endpoint,

@@ -5,8 +5,10 @@ it has no buckets of ours, so it is asked one request at a time.
 """
 
 import logging
+import ssl
 from collections.abc import Sequence
 from http import HTTPStatus
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -38,6 +40,25 @@ ANSWER_SECONDS = 60.0
 
 _TOO_LARGE = (HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_URI_TOO_LONG)
 _PASSING = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.REQUEST_TIMEOUT)
+
+
+def open_session(ca: Path | None = None) -> "aiohttp.ClientSession":
+    """Connections to the price service, to be closed by the caller.
+
+    Args:
+        ca: CA bundle (PEM) that is trusted beside the system's.
+    """
+    import aiohttp
+
+    context = ssl.create_default_context()
+    if ca is not None:
+        context.load_verify_locations(cafile=str(ca))
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(ssl=context, limit=1),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        trust_env=True,
+        auto_decompress=False,
+    )
 
 
 class _Refused(Exception):
