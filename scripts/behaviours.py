@@ -18,11 +18,6 @@ def described() -> dict[int, str]:
     return {int(number): text for number, text in _table()["behaviours"].items()}
 
 
-def later() -> frozenset[int]:
-    """Numbers that no test has to prove yet."""
-    return frozenset(_table()["later"])
-
-
 def proofs() -> dict[int, list[str]]:
     """For each number, its tests as `file::test`, sorted."""
     found: dict[int, set[str]] = defaultdict(set)
@@ -34,12 +29,9 @@ def proofs() -> dict[int, list[str]]:
 def page() -> str:
     """The reference page, without its title."""
     tests = proofs()
-    waiting = later()
     rows = ["| # | Behaviour | Proved by |", "| --- | --- | --- |"]
     for number, text in described().items():
-        names = "<br>".join(f"`{name}`" for name in tests.get(number, []))
-        if not names:
-            names = "with a later part" if number in waiting else "**nothing**"
+        names = "<br>".join(f"`{name}`" for name in tests.get(number, [])) or "**nothing**"
         rows.append(f"| {number} | {text} | {names} |")
     return "\n".join(rows)
 

@@ -70,6 +70,20 @@ async def test_what_is_first_served_has_azures_prices_and_rates(tmp_path: Path):
         assert site.arm.ledger.count("graph.query") == 1
 
 
+@pytest.mark.parametrize("seed", range(3))
+async def test_no_order_of_rows_and_no_trap_among_them_changes_a_price(tmp_path: Path, seed: int):
+    """Field case I1: Windows, Low Priority, DevTest and placeholder rows are all there."""
+    site = Site(tmp_path)
+    site.arm.market.price(D4S, on_demand=0.211)
+    site.arm.market.price(F8S, spot=0.077)
+    site.arm.market.shuffle(seed)
+    site.arm.market.page = 7
+    async with site:
+        found = costs(await site.machines())
+        assert {price for price, _ in found[D4S]} == {0.211}
+        assert {price for price, _ in found[F8S]} == {0.077}
+
+
 @pytest.mark.behaviour(55)
 async def test_refreshes_without_a_change_move_no_revision(tmp_path: Path):
     async with Site(tmp_path, OFTEN) as site:
