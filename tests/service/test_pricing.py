@@ -10,7 +10,7 @@ from bigfleet_azure.backends.base import Refreshed
 from bigfleet_azure.domain.errors import FailureKind
 from bigfleet_azure.domain.lifecycle import CapacityType, Kind
 from bigfleet_azure.kit.locks import KeyedLocks
-from bigfleet_azure.service.republishing import WAVES
+from bigfleet_azure.service.republishing import WAIT_SECONDS, WAVES
 from tests.support.rig import Rig, acked, offer, refusing
 
 pytestmark = pytest.mark.looptime
@@ -209,6 +209,34 @@ async def test_what_shards_took_over_is_remembered_over_a_restart() -> None:
             again.parts.republisher.follow()
             await shard.follow()
             assert {price for price, _ in shard.costs()} == {0.5}
+
+
+async def test_slots_are_not_left_out_for_ever_when_nobody_lists() -> None:
+    async with Rig(offers=[SPOT]) as rig:
+        ids = rig.ids()
+        rig.backend.prices["Standard_F8s_v2"] = 0.5
+        await refresh(rig)
+        await asyncio.sleep(WAIT_SECONDS + 1)
+        assert rig.ids() == ids
+        # It is due still: somebody who lists later gets there in the end.
+        shard = Shard(rig)
+        rig.backend.prices["Standard_F8s_v2"] = 0.6
+        await refresh(rig)
+        await shard.follow()
+        assert {price for price, _ in shard.costs()} == {0.6}
+
+
+async def test_a_fleet_in_use_waits_for_no_list() -> None:
+    async with Rig(offers=[SPOT]) as rig:
+        for name in rig.ids():
+            await rig.configured(name)
+        rig.backend.prices["Standard_F8s_v2"] = 0.5
+        revision = rig.list().revision
+        await refresh(rig)
+        await asyncio.sleep(1)
+        (offering,) = rig.parts.inventory.offerings()
+        assert (offering.taken, offering.left_out) == (None, (0, 0))
+        assert rig.list().revision != revision
 
 
 async def test_get_and_create_know_slots_that_are_left_out() -> None:

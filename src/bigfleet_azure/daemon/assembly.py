@@ -186,6 +186,7 @@ def assemble(
     republisher = Republisher(
         inventory=inventory,
         journal=journal,
+        clock=clock,
         supervisor=supervisor,
         threshold=settings.republish_threshold,
     )

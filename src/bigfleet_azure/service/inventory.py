@@ -230,6 +230,13 @@ class Inventory:
             if record.state is State.SPECULATIVE and not shelf.withdrawn(record)
         )
 
+    def unused_between(self, number: int, first: int, end: int) -> bool:
+        """Whether any of the offered slots in [first, end) is SPECULATIVE."""
+        shelf = self._shelves[number]
+        indexes = range(first, min(end, shelf.offering.offer.count))
+        known = map(shelf.touched.get, indexes)
+        return any(one is None or one.state is State.SPECULATIVE for one in known)
+
     # Publishing
 
     def publish(self, changes: ChangeSet) -> None:

@@ -7,14 +7,17 @@ enough, its unused slots are left out of one full List, a share of them at a tim
 new change numbers. Get and Create know them throughout.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
 from bigfleet_azure.domain.changes import ChangeSet
 from bigfleet_azure.domain.lifecycle import State
 from bigfleet_azure.domain.offering import Offering
+from bigfleet_azure.kit.clock import Clock
 from bigfleet_azure.kit.supervisor import Supervisor
 from bigfleet_azure.service.inventory import Inventory
 from bigfleet_azure.service.journal import Journal
@@ -24,6 +27,9 @@ logger = logging.getLogger(__name__)
 WAVES = 10
 """An offering's slots are left out in so many parts, one after the other: most of what is offered
 stays offered."""
+
+WAIT_SECONDS = 300.0
+"""Longest time for which slots are left out: a shard lists every 10 s (contract section 13)."""
 
 AT_ONCE = 250
 """Slots that get new change numbers in one write."""
@@ -41,11 +47,13 @@ class Republisher:
         *,
         inventory: Inventory,
         journal: Journal,
+        clock: Clock,
         supervisor: Supervisor,
         threshold: float,
     ) -> None:
         self._inventory = inventory
         self._journal = journal
+        self._clock = clock
         self._supervisor = supervisor
         self._threshold = threshold
         self._walking: set[int] = set()
@@ -67,7 +75,8 @@ class Republisher:
                 cost = offering.facts.cost
                 size = -(-offering.offer.count // WAVES)
                 for first in range(0, offering.offer.count, size):
-                    await self._wave(number, first, first + size)
+                    if not await self._wave(number, first, first + size):
+                        return  # nobody lists: the next change of prices begins anew
                 await self._journal.change(f"offering {number}", partial(self._taken, number, cost))
                 logger.info("unused slots were published anew", extra={"offering": number})
         finally:
@@ -76,10 +85,20 @@ class Republisher:
     def _taken(self, number: int, cost: tuple[float, float]) -> ChangeSet:
         return ChangeSet(offerings=(self._inventory.offering(number).with_taken(cost),))
 
-    async def _wave(self, number: int, first: int, end: int) -> None:
-        """Leave the unused slots in [first, end) out of a full List, then show them as changed."""
+    async def _wave(self, number: int, first: int, end: int) -> bool:
+        """Leave the unused slots in [first, end) out of a full List, then show them as changed.
+
+        Returns:
+            Whether there was such a List.
+        """
+        if not self._inventory.unused_between(number, first, end):
+            return True
         await self._change(number, lambda current: replace(current, left_out=(first, end)))
-        await self._inventory.full_list()
+        listed = False
+        with suppress(TimeoutError):
+            async with asyncio.timeout(WAIT_SECONDS / self._clock.pace):
+                await self._inventory.full_list()
+            listed = True
         await self._change(number, lambda current: self._returned(current, first, end))
         names = [
             record.id
@@ -89,6 +108,7 @@ class Republisher:
         for start in range(0, len(names), AT_ONCE):
             some = names[start : start + AT_ONCE]
             await self._journal.change_all(some, partial(self._touched, some))
+        return listed
 
     def _touched(self, names: Sequence[str]) -> ChangeSet:
         """New change numbers for those that are still unused."""
