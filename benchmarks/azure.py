@@ -105,7 +105,6 @@ async def burst(folder: Path, *, small: bool, count: int = 1000) -> list[Row]:
     what = f"{count} creates{', small read budgets' if small else ''}"
     async with Site(
         folder,
-        "--reconcile-interval=0",
         speed=SPEED,
         seed_count=4 * count,
         small_reads=small,

@@ -1,4 +1,4 @@
-"""Write the reference pages that are made from the code into docs/reference/.
+"""Write what is made from the code: the pages of docs/reference/, the chart's README and dashboard.
 
 A test runs it with --check, so that a page cannot fall behind. A new page is a function that
 returns its text, and a line in `PAGES`.
@@ -33,7 +33,7 @@ from bigfleet_azure.telemetry.metrics import Metrics
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from scripts import behaviours, chart_values
+from scripts import behaviours, chart_values, dashboard
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "docs" / "reference"
@@ -297,6 +297,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     ROOT / "terraform" / "actions.json": azure_actions_data,
     REFERENCE / "chart-values.md": values_of_the_chart,
     chart_values.README: chart_values.readme,
+    chart_values.CHART / "files" / "dashboard.json": dashboard.dashboard,
 }
 
 

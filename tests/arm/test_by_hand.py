@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import socket
 import ssl
 import sys
 
@@ -37,3 +38,17 @@ async def test_it_says_where_it_listens_and_what_a_client_needs(tmp_path):
     finally:
         process.terminate()
         await process.communicate()
+
+
+async def test_a_port_that_is_taken_is_one_line_and_not_a_trace(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "tests.support.arm", "--port", port, "--folder", str(tmp_path)),
+            stderr=asyncio.subprocess.PIPE,
+        )
+        _, said = await process.communicate()
+    assert process.returncode == 1
+    [line] = said.decode().splitlines()
+    assert f"port {port} of 127.0.0.1 is taken" in line

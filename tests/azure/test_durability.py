@@ -18,6 +18,8 @@ from tests.azure.kills import LATE_SECONDS, About, Moment, Side, crash, freeze, 
 from tests.support.arm.ledger import DISK, NIC, VM
 from tests.support.azure import Site, until
 
+pytestmark = pytest.mark.slow
+
 METADATA = {"group": "a\0b", "empty": "", "ключ": "värde"}
 REQUESTS: dict[str, Any] = {
     "create": pb.CreateRequest,

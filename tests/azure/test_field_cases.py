@@ -16,6 +16,8 @@ from tests.support.arm.faults import AFTER, BEFORE, Fault, error, operation_erro
 from tests.support.arm.ledger import DISK, NIC, VM
 from tests.support.azure import Site, until
 
+pytestmark = pytest.mark.slow
+
 QUOTA = "standardDSv5Family"
 """The family of the built-in on-demand size, of four cores."""
 
@@ -258,6 +260,30 @@ async def test_a_size_that_is_not_to_be_had_is_found_in_nested_details(tmp_path)
         await site.shows("offerings withheld", "SkuNotAvailable")
         await site.reaches(machine, "IDLE")
         assert fault.struck == 2
+
+
+async def test_a_size_that_the_subscription_may_not_have_is_withheld_for_most_of_a_day(tmp_path):
+    """Its refusal is definite for the machine, and what it says about the size is believed."""
+    flags = ("--reconcile-interval=0", "--price-refresh=0", "--failed-dwell=0")
+    async with Site(tmp_path, *flags) as site:
+        [machine] = await site.ids(1)
+        no = error(400, "VMSizeNotSupported", "The VM size is not supported.")
+        site.arm.faults.add(Fault("vm.put", name=machine, answer=no))
+        await site.create(machine)
+        await site.reaches(machine, "FAILED", by_list=True)
+        await site.shows("2 offerings withheld", "VMSizeNotSupported: short of size standard_d4s")
+
+        async def unused() -> set[str]:
+            found = (await site.machines()).values()
+            return {one.instance_type for one in found if one.state == pb.MACHINE_STATE_SPECULATIVE}
+
+        assert await unused() == {"Standard_F8s_v2"}
+        site.arm.clock.speed = 20_000
+        await site.passes(22 * 3600)
+        assert await unused() == {"Standard_F8s_v2"}
+        async with asyncio.timeout(20):
+            while await unused() != {"Standard_D4s_v5", "Standard_F8s_v2"}:
+                await site.passes(900)
 
 
 async def test_a_full_subnet_is_waited_out(tmp_path):

@@ -28,6 +28,8 @@ from tests.support.arm.truth.holding import Truth
 from tests.support.arm.vms import Vm
 from tests.support.azure import KEY, Site, until
 
+pytestmark = pytest.mark.slow
+
 Json = dict[str, Any]
 
 BINARY = bytes(range(256)) * 3

@@ -26,6 +26,8 @@ from tests.support.arm.resources import Nic
 from tests.support.arm.wire import Answer
 from tests.support.azure import Site, until
 
+pytestmark = pytest.mark.slow
+
 Json = dict[str, Any]
 
 OURS = {"bigfleet-managed": "true", "bigfleet-owner": "azure/eastus"}

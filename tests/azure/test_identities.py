@@ -14,6 +14,8 @@ from tests.support.arm.identity import CLIENT, OUTAGE, TENANT, federated_token
 from tests.support.arm.wire import Answer
 from tests.support.azure import Site
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 async def arm():
@@ -51,6 +53,25 @@ async def test_a_workload_identity_is_chosen_by_its_file(arm, tmp_path):
     async with Site(tmp_path, arm=arm, env=workload(arm, file), keep=None) as site:
         [machine] = await site.ids(1)
         await site.idle(machine)
+    assert arm.identity.requests.keys() == {"assertion"}
+
+
+async def test_a_federated_token_may_be_rotated_again_and_again(arm, tmp_path):
+    """A cluster replaces the token in its file; the one of before is then good for nothing."""
+    file = tmp_path / "token"
+    arm.identity.lifetime = 1
+    rotations = [federated_token(3600 + number) for number in range(3)]
+    file.write_text(rotations[0])
+    arm.identity.assertions = {rotations[0]}
+    async with Site(tmp_path, arm=arm, env=workload(arm, file), keep=None) as site:
+        for machine, token in zip(await site.ids(3), rotations, strict=True):
+            before = arm.identity.requests["assertion"]
+            file.write_text(token)
+            arm.identity.assertions = {token}
+            await asyncio.sleep(1.05)  # tokens live in real time: the library knows no other
+            await site.idle(machine)
+            assert arm.identity.requests["assertion"] > before
+    assert len(set(rotations)) == 3
     assert arm.identity.requests.keys() == {"assertion"}
 
 

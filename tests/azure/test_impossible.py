@@ -24,6 +24,8 @@ from tests.support.arm.double import ArmDouble
 from tests.support.arm.images import PlatformImage
 from tests.support.azure import Site, azure_flags, environment
 
+pytestmark = pytest.mark.slow
+
 FAST = 3000.0
 """Azure seconds in a real one, where a test waits for surveys or for sizes to be read anew."""
 
@@ -257,6 +259,99 @@ async def test_what_a_changed_file_names_in_vain_is_withheld_until_it_exists(
         machine = await of_size(site, "d4ds")
         await site.idle(machine)
         assert site.arm.ledger.count("vm.put") == 1
+
+
+GONE: Json = {"vm_size": "Standard_F8s_v2", "zone": "eastus-1", "count": 2}
+NAMED = "Standard_F8s_v2 on_demand in eastus-1: eastus has no size Standard_F8s_v2"
+
+
+def unlist(site: Site) -> Callable[[], None]:
+    """Take a size out of Azure's list; returns how it comes back."""
+    sizes = site.arm.cloud.catalogue.sizes
+    taken = sizes.pop("standard_f8s_v2")
+    return lambda: sizes.update({"standard_f8s_v2": taken})
+
+
+async def test_a_size_that_azure_does_not_list_withholds_its_offering_alone_at_a_first_start(
+    tmp_path, told
+):
+    site = site_of(tmp_path, offerings=[GOOD, GONE], speed=FAST, keep=None)
+    comes_back = unlist(site)
+    async with site:
+        assert await offered(site) == [(GOOD["vm_size"], "eastus-1")]
+        assert (await site.shows("capacity: 1 offerings withheld", NAMED)).startswith("ready\n")
+        await surveyed(site, 2)
+        assert len(told) == 1, told
+        [good] = await site.ids(1)
+        await site.idle(good)
+        comes_back()
+        await offers(site, (GOOD["vm_size"], "eastus-1"), (GONE["vm_size"], "eastus-1"))
+        await site.idle(await of_size(site, "f8s"))
+
+
+async def test_a_size_that_azure_does_not_list_any_more_withholds_it_at_a_restart_and_a_reload(
+    tmp_path,
+):
+    async with site_of(tmp_path, offerings=[GOOD, GONE], speed=FAST, keep=None) as site:
+        used = await of_size(site, "f8s")
+        published = await site.idle(used)
+        await site.kill()
+        unlist(site)
+        await site.boot()
+        await site.shows("capacity: 1 offerings withheld", NAMED)
+        await offers(site, (GOOD["vm_size"], "eastus-1"), (GONE["vm_size"], "eastus-1"))
+        assert await site.get(used) == published
+        rewrite(tmp_path, GOOD | {"count": 5}, GONE)
+        async with asyncio.timeout(20):
+            while len(await site.ids(1)) < 1 or len(await site.machines()) != 5 + 1:
+                await site.passes(30)
+        assert "\noffer" not in await site.shows(NAMED)
+        await site.configure(used)
+        await site.reaches(used, "CONFIGURED")
+
+
+async def test_a_bound_machine_of_a_size_that_azure_does_not_list_comes_back_after_a_lost_store(
+    tmp_path,
+):
+    async with site_of(tmp_path, offerings=[GOOD, GONE], speed=FAST, keep=None) as site:
+        bound = await of_size(site, "f8s")
+        before = await site.configured(bound, note="kept")
+        await site.wipe()
+        unlist(site)
+        await site.boot()
+        found = await site.get(bound)
+        assert (found.state, found.cluster) == (pb.MACHINE_STATE_CONFIGURED, before.cluster)
+        assert found.shard_metadata == before.shard_metadata
+        assert {one.id for one in (await site.machines()).values() if "-f8s-" in one.id} == {bound}
+        await site.shows("capacity: 1 offerings withheld", NAMED)
+        await site.drain(bound)
+        await site.reaches(bound, "IDLE")
+        await site.delete(bound)
+        await site.reaches(bound, "SPECULATIVE")
+
+
+async def test_what_is_no_size_ends_a_first_start(tmp_path):
+    (tmp_path / "offerings.json").write_text(json.dumps([GOOD, GONE | {"vm_size": "m5.large"}]))
+    async with ArmDouble(speed=300) as arm:
+        text = await refusal(tmp_path, f"--offerings={tmp_path}/offerings.json", arm=arm)
+    assert "Azure offers no VM size 'm5.large' in eastus" in text
+
+
+async def test_what_is_no_longer_offered_is_not_asked_about_any_more(tmp_path, told):
+    old = ENTRY | {"image": "vendor:gone:gen2:latest"}
+    async with site_of(tmp_path, offerings=[GOOD], speed=FAST) as site:
+        rewrite(tmp_path, GOOD, old)
+        await site.shows("capacity: 1 offerings withheld", "vendor:gone")
+        rewrite(tmp_path, GOOD)
+        async with asyncio.timeout(20):
+            while "withheld" in (await site.page("/readyz?verbose"))[1]:
+                await site.passes(30)
+        await surveyed(site)
+        asked = len(site.arm.ledger.calls)
+        await surveyed(site, 2)
+        routes = {call.route for call in site.arm.ledger.calls[asked:]}
+        assert routes
+        assert not {route for route in routes if route.startswith("platform-image")}
 
 
 async def test_what_is_no_longer_offered_is_not_named_any_more(tmp_path):

@@ -17,6 +17,8 @@ from tests.support.arm.price_filter import price_error
 from tests.support.arm.wire import Answer
 from tests.support.azure import Site
 
+pytestmark = pytest.mark.slow
+
 D4S, F8S = "Standard_D4s_v5", "Standard_F8s_v2"
 OFTEN = "--price-refresh=10m"
 """Two seconds at the site's usual speed."""

@@ -17,6 +17,8 @@ from tests.support.arm.network_models import NetworkModels
 from tests.support.arm.resources import Resource, resource_id
 from tests.support.azure import Site, until
 
+pytestmark = pytest.mark.slow
+
 METADATA = {"group": "a\0b", "empty": "", "ключ": "värde"}
 OFTEN = "--reconcile-interval=30s"
 SETTLES_AFTER = 400.0
@@ -219,6 +221,28 @@ async def test_a_second_daemon_with_our_owner_id_is_told_of_and_nothing_of_it_is
         assert arm.ledger.count("nic.delete") + arm.ledger.count("disk.delete") == 0
         assert states(await ours.machines(), [mine, its]) == ["CONFIGURED", "SPECULATIVE"]
         assert states(await other.machines(), [mine, its]) == ["SPECULATIVE", "IDLE"]
+
+
+@pytest.mark.behaviour(73)
+@pytest.mark.parametrize("asked", ["delete", "configure"])
+async def test_an_idle_machine_that_another_store_bound_is_never_removed(tmp_path, asked):
+    """Another daemon with our owner id took it for its own after losing its store."""
+    async with Site(tmp_path, OFTEN, "--failed-dwell=5s", "--configure-timeout=5m") as site:
+        [machine] = await site.ids(1)
+        await site.idle(machine)
+        vm = site.arm.vm(machine)
+        born = dict(vm.tags)
+        bound = {"bigfleet-cluster": "green", "bigfleet-meta": "1 op-ffffffff-9 0 00000000"}
+        vm.retag(born | bound)
+        await site.shows("owner-shared", f"{machine} (green)", "ffffffff")
+        await getattr(site, asked)(machine)
+        failed = await site.reaches(machine, "FAILED", by_list=True)
+        assert "op-ffffffff-9" in failed.last_error
+        await site.shows("debts", machine, "another daemon uses this owner id", within=60)
+        assert [one.name for one in site.arm.vms()] == [machine]
+        assert site.arm.ledger.count("vm.delete") == 0
+        vm.retag(born)
+        await until(lambda: not site.arm.vms())
 
 
 @pytest.mark.behaviour(73)

@@ -125,13 +125,24 @@ async def test_a_kubeconfig_that_is_missing_holds_the_operation_and_is_named_at_
         await site.reaches(second, "CONFIGURED")
 
 
-async def test_a_cluster_id_that_is_no_file_name_is_refused(tmp_path):
-    async with clustered(tmp_path, *BOTH, "--failed-dwell=0") as (site, _fake, _guest):
+@pytest.mark.parametrize(
+    "flags", [BOTH, BOTH[:1], BOTH[1:]], ids=["both", "readiness", "drain-method"]
+)
+async def test_a_cluster_id_that_is_no_file_name_is_refused_before_anything_is_written(
+    tmp_path, flags
+):
+    async with clustered(tmp_path, *flags) as (site, _fake, _guest):
         [machine] = await site.ids(1)
         await site.idle(machine)
-        await site.configure(machine, "../blue")
-        failed = await site.reaches(machine, "FAILED")
-        assert "'../blue'" in failed.last_error
+        calls = len(site.arm.ledger.calls)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await site.configure(machine, "../blue")
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert "'../blue'" in str(caught.value.details())
+        await site.passes(30)
+        found = await site.get(machine)
+        assert (found.state, found.cluster) == (pb.MACHINE_STATE_IDLE, "")
+        assert not [call for call in site.arm.ledger.calls[calls:] if call.method != "GET"]
 
 
 async def test_a_talos_machine_gets_its_config_at_birth_and_never_an_extension(tmp_path):

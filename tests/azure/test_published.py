@@ -131,11 +131,20 @@ def test_the_operator_decides_what_is_reserved() -> None:
     assert [nothing[key] for key in ("cpu", "memory", "ephemeral-storage")] == ["0m", "0Mi", "0Gi"]
 
 
-def test_a_size_that_the_list_lacks_is_a_fault_and_one_before_the_list_a_matter_of_waiting() -> (
-    None
-):
-    with pytest.raises(BackendError, match=r"Standard_D4s_v9.*eastus") as missing:
-        published(offer("Standard_D4s_v9"), table())
+def test_a_size_that_the_list_lacks_is_described_by_its_name_and_said_to_be_guessed() -> None:
+    said = published(offer("Standard_D4s_v9"), table())
+    usual = published(offer(D4S), table())
+    assert said.allocatable == usual.allocatable
+    assert (said.guessed, usual.guessed) == (True, False)
+    strange = published(offer("Standard_PB6s"), table())
+    assert strange.guessed
+    assert 0 < parse(strange.allocatable["cpu"]) < 1
+    assert strange.price_usd_per_hour > 0
+
+
+def test_what_is_no_size_is_a_fault_and_one_before_the_list_a_matter_of_waiting() -> None:
+    with pytest.raises(BackendError, match=r"m5\.large.*eastus") as missing:
+        published(offer("m5.large"), table())
     assert missing.value.kind is FailureKind.INVALID
     with pytest.raises(BackendError, match="Standard_D4s_v9") as unread:
         published(offer("Standard_D4s_v9"), SizeTable(LOCATION))

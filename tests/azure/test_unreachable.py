@@ -9,6 +9,8 @@ from bigfleet_azure._pb import provider_pb2 as pb
 from tests.support.arm.faults import BEFORE, Fault, error
 from tests.support.azure import Site, until
 
+pytestmark = pytest.mark.slow
+
 GATEWAY = {"x-ms-failure-cause": "gateway"}
 DOWN = error(503, "ServiceUnavailable", headers=GATEWAY)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bigfleet_azure.backends.azure import fitting
 from bigfleet_azure.backends.azure.options import AzureOptions, Choice, VmProfile
 from bigfleet_azure.backends.azure.profiles import OFFERING_KEYS, profile_of
 from bigfleet_azure.backends.simulated.backend import facts
@@ -257,6 +258,17 @@ def test_tags_of_flags_and_offering_are_counted_together(faults_of: Faults) -> N
 def test_a_zone_of_elsewhere_is_an_offerings_own_business_once_it_says_so(offers_of: Load) -> None:
     (offer,) = offers_of({"zone": "edge-7", "azure_zone": "2"})
     assert (offer.zone, offer.settings) == ("edge-7", {"azure_zone": "2"})
+
+
+def test_the_flag_gives_all_offerings_their_zone_but_those_that_say_another(
+    offers_of: Load,
+) -> None:
+    azure = azure_of("--azure-zone=none")
+    zones = [
+        fitting.zone_of(offer, profile_of(azure.profile, offer), azure.location)
+        for offer in offers_of({"zone": "edge-7"}, {"zone": "edge-8", "azure_zone": 2}, azure=azure)
+    ]
+    assert zones == [None, "2"]
 
 
 def test_faults_of_all_kinds_and_entries_are_told_at_once(faults_of: Faults) -> None:

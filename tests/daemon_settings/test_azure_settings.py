@@ -222,6 +222,7 @@ def test_all_faults_are_told_at_once_each_with_its_source() -> None:
         ("security-type", ["trustedlaunch"], ["secure"]),
         ("reserved-cpu", ["500m", "0", ""], ["-1", "half"]),
         ("reserved-memory", ["1Gi"], ["1 GB"]),
+        ("azure-zone", ["", "1", "2", "3", "none"], ["0", "4", "eastus-1"]),
         ("max-pods", ["30"], ["0"]),
         ("cloud", ["usgov", "China"], ["germany"]),
         ("authority-host", ["https://login.microsoftonline.com/"], ["login.microsoftonline.com"]),
@@ -294,6 +295,7 @@ SAMPLES: dict[str, tuple[str, Any]] = {
     "ssh-public-key": ("id.pub", public_line(ED25519)),
     "base-user-data": ("data", b"\x00\xff#cloud-config\r\n"),
     "security-type": ("ConfidentialVM", "ConfidentialVM"),
+    "azure-zone": ("None", "none"),
     "availability-set-id": (SET, SET),
     "identity-ids": (IDENTITY, (IDENTITY,)),
     "tags": ("a=b", {"a": "b"}),
@@ -390,7 +392,7 @@ def test_every_value_that_the_backend_takes_can_be_set() -> None:
     settable = {FIELDS.get(o.name, o.field) for o in AZURE_OPTIONS} | {"location"}
     taken = set(every_value(azure_of())) - {"profile", "credentials", "reservation", "market"}
     # What only an offering decides, and what is in the price file.
-    assert taken - settable == {"azure_zone", "base_user_data_file", "prices"}
+    assert taken - settable == {"base_user_data_file", "prices"}
 
 
 # Files

@@ -45,7 +45,7 @@ case "$1 $2 $*" in
     "get pods "*) cat "$FAKE/pods"; exit ;;
     "create --raw "*)
         name=${3%/eviction} name=${name##*/}
-        cat >>"$FAKE/evictions"; echo >>"$FAKE/evictions"
+        printf '%s\n' "$(cat)" >>"$FAKE/evictions"
         [ ! -e "$FAKE/budget-$name" ] || { echo "would violate the budget" >&2; exit 1; }
         flock "$FAKE" sed -i "/ $name /d" "$FAKE/pods"; exit ;;
     "delete pod "*) flock "$FAKE" sed -i "/ $5 /d" "$FAKE/pods"; exit ;;

@@ -6,6 +6,7 @@ import pytest
 
 from bigfleet_azure.domain.lifecycle import CapacityType
 from bigfleet_azure.domain.offering import Offer
+from bigfleet_azure.service.catalogue import OffersRefused
 from tests.support.rig import Rig, acked, offer
 
 pytestmark = pytest.mark.looptime
@@ -237,3 +238,28 @@ async def test_a_number_is_not_given_to_another_offering_while_anything_remember
         await rig.parts.catalogue.apply([first, _big(2)])
         assert rig.machine(used).instance_type == "Standard_F8s_v2"
         assert len(rig.ids()) == 5
+
+
+async def test_the_substrate_is_told_which_offers_are_in_force_also_when_others_are_refused() -> (
+    None
+):
+    async with Rig() as rig:
+        kept, refused = offer(2, vm_size="Standard_F8s_v2"), offer(1, vm_size="m5.large")
+        await rig.parts.catalogue.apply([kept])
+        assert rig.backend.in_force == [kept]
+        rig.backend.absent.add("m5.large")
+        with pytest.raises(OffersRefused):
+            await rig.parts.catalogue.apply([refused])
+        assert rig.backend.in_force == [kept]
+
+
+async def test_what_a_substrate_said_of_a_size_stays_when_it_knows_the_size_no_longer() -> None:
+    async with Rig() as rig:
+        before = {machine.id: machine for machine in rig.list().machines}
+        rig.backend.price, rig.backend.forgotten = 9.0, True
+        await rig.parts.catalogue.apply([offer(len(before))])
+        assert {machine.id: machine for machine in rig.list().machines} == before
+        new = offer(1, vm_size="Standard_F8s_v2")
+        await rig.parts.catalogue.apply([offer(len(before)), new])
+        [added] = [one for one in rig.list().machines if one.id not in before]
+        assert added.price_per_hour == 9.0

@@ -518,6 +518,32 @@ async def test_what_an_earlier_store_made_before_ours_began_is_no_other_daemon_s
         assert conditions(rig) == {}
 
 
+@pytest.mark.behaviour(73)
+@pytest.mark.parametrize("binder", ["op-aaaa1111-5", ""])
+async def test_an_idle_machine_that_another_store_bound_is_shown_once_two_lists_say_so(
+    binder: str,
+) -> None:
+    async with rig_with({}) as rig:
+        machine = rig.ids()[0]
+        acked(await rig.create(machine))
+        await rig.reaches(machine, "IDLE")
+        host = rig.backend.hosts[machine]
+        host.cluster, host.bound_by = "green", binder or f"op-{rig.store.incarnation}-99"
+        await passes(rig, 1)
+        assert conditions(rig) == {}
+        await passes(rig, 1)
+        if not binder:
+            assert conditions(rig) == {}
+            return
+        message = conditions(rig)["owner-shared"]
+        assert f"{machine} (green)" in message
+        assert "aaaa1111" in message
+        assert rig.state(machine) == "IDLE"
+        host.cluster = host.bound_by = ""
+        await passes(rig, 1)
+        assert conditions(rig) == {}
+
+
 async def test_a_dry_run_names_what_belongs_to_nobody_and_removes_nothing() -> None:
     hosts = {"elsewhere-000": host()}
     async with rig_with(hosts, "--leftovers=report") as rig:

@@ -210,6 +210,7 @@ class ScriptedHost:
     metadata: Mapping[str, str] | None = None
     since: float = 0.0
     parts: str = ""
+    bound_by: str = ""
 
 
 @dataclass(slots=True)
@@ -228,12 +229,15 @@ class ScriptedBackend:
         leftovers: parts that no host holds.
         short: what is short, or what `shortages` raises.
         unknown: sizes that are not known yet.
+        absent: names that are no size's.
+        forgotten: whether sizes are only guessed at.
         made: counts hosts, so that each has parts of its own.
         price, prices, probability: what everything costs, or sizes of their own, and how often
             Spot is evicted.
         refreshed, refreshes: what becomes of reading prices, and how often they were read.
         recalled: what was given back of an earlier life's prices.
         guessed: sizes without a price.
+        in_force: the offers that it was last told of.
     """
 
     name: str = "scripted"
@@ -261,7 +265,10 @@ class ScriptedBackend:
     leftovers: list[Observation] = field(default_factory=list)
     short: Sequence[Shortage] | BackendError = ()
     unknown: set[str] = field(default_factory=set)
+    absent: set[str] = field(default_factory=set)
+    forgotten: bool = False
     made: int = 0
+    in_force: list[Offer] = field(default_factory=list)
 
     async def start(self) -> None:
         pass
@@ -271,6 +278,9 @@ class ScriptedBackend:
 
     def watch_facts(self, changed: Callable[[], None]) -> None:
         pass
+
+    def offered(self, offers: Sequence[Offer]) -> None:
+        self.in_force = list(offers)
 
     def recall(self, kept: str) -> None:
         self.recalled.append(kept)
@@ -285,12 +295,15 @@ class ScriptedBackend:
     def facts(self, offer: Offer) -> Facts:
         if offer.vm_size in self.unknown:
             raise BackendError(FailureKind.TRANSIENT, "the sizes are not known yet")
+        if offer.vm_size in self.absent:
+            raise BackendError(FailureKind.INVALID, f"{offer.vm_size} is no size")
         spot = offer.capacity_type is CapacityType.SPOT
         return Facts(
             price_usd_per_hour=self.prices.get(offer.vm_size, self.price),
             interruption_probability=self.probability if spot else 0.0,
             allocatable={"cpu": "3", "memory": "12Gi", "ephemeral-storage": "20Gi", "pods": "110"},
             labels={"kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"},
+            guessed=self.forgotten,
         )
 
     def _note(self, method: str, work: Assignment) -> None:
@@ -355,6 +368,7 @@ class ScriptedBackend:
             parts=host.parts if host else "",
             metadata=host.metadata if host else None,
             since=host.since if host else 0.0,
+            bound_by=host.bound_by if host else "",
         )
 
     async def reclaim(self, debt: Debt, operation_id: str) -> None:

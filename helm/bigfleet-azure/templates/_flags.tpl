@@ -106,6 +106,7 @@
   "plan" $azure.plan
   "admin-username" $azure.adminUsername
   "security-type" $azure.securityType
+  "azure-zone" $azure.azureZone
   "availability-set-id" $azure.availabilitySetId
   "identity-ids" $azure.identityIds
   "tags" $azure.tags

@@ -111,6 +111,7 @@ class Observation:
         operation_id: the Create it is tagged with.
         condition: GONE only from `inspect`, when the substrate says that it does not exist.
         cluster: the cluster it is tagged as bound to.
+        bound_by: the Configure that bound it, as far as its tags tell.
         detail: the substrate's own words, for `last_error` and logs.
         parts: what belongs to it, as `Host.parts`.
         metadata: shard metadata of its binding, as far as the substrate keeps it; None when it
@@ -125,6 +126,7 @@ class Observation:
     condition: Condition
     operation_id: str = ""
     cluster: str = ""
+    bound_by: str = ""
     detail: str = ""
     parts: str = ""
     metadata: Mapping[str, str] | None = None
@@ -170,9 +172,11 @@ class Backend(Protocol):
         """What is published about `offer`. Answers from memory.
 
         Raises:
-            BackendError: INVALID for a size that does not exist; TRANSIENT while the sizes are not
-                known yet.
+            BackendError: INVALID for what is no size; TRANSIENT while the sizes are not known yet.
         """
+
+    def offered(self, offers: Sequence[Offer]) -> None:
+        """These are in force: what `facts` was asked of others besides can be forgotten."""
 
     def recall(self, kept: str) -> None:
         """Take up what an earlier process's `refresh` wanted kept; before `facts` is called."""

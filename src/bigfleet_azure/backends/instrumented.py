@@ -61,6 +61,9 @@ class InstrumentedBackend:
     def facts(self, offer: Offer) -> Facts:
         return self._backend.facts(offer)
 
+    def offered(self, offers: Sequence[Offer]) -> None:
+        self._backend.offered(offers)
+
     def recall(self, kept: str) -> None:
         self._backend.recall(kept)
 

@@ -231,6 +231,7 @@ def assemble(
                 deadlines=settings.deadlines,
                 blob_bytes=backend.max_blob_bytes,
                 cluster=settings.cluster_id,
+                kubeconfigs=settings.uses_kubeconfigs,
             ),
             worker=executor,
         ),

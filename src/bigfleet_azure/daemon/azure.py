@@ -74,6 +74,7 @@ def _profile(settings: Judged) -> VmProfile:
         public_ip=settings["public-ip"],
         ip_forwarding=settings["ip-forwarding"],
         availability_set_id=settings["availability-set-id"],
+        azure_zone=settings["azure-zone"],
         identity_ids=settings["identity-ids"],
         tags=settings["tags"],
         eviction_policy=settings["spot-eviction-policy"],

@@ -186,13 +186,23 @@ AZURE_OPTIONS: tuple[Option, ...] = (
         help="Security type that is asked for, and checked in Azure's answer.",
     ),
     Option(
+        name="azure-zone",
+        parse=values.choice(*azure_values.AZURE_ZONES, **{"": ""}),
+        default="",
+        metavar="|".join(azure_values.AZURE_ZONES),
+        group=_MACHINES,
+        derived="the number at the end of the published zone",
+        help="Azure's zone of the machines, whatever the published zone is called; none makes "
+        "regional VMs.",
+    ),
+    Option(
         name="availability-set-id",
         parse=azure_values.arm_id("availability-set"),
         default="",
         metavar="ID",
         group=_MACHINES,
-        help="Availability set of the machines. Offerings then need azure_zone none, and "
-        "cannot be Spot.",
+        help="Availability set of the machines. They then need --azure-zone none, and cannot be "
+        "Spot.",
     ),
     Option(
         name="identity-ids",

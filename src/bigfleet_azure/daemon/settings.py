@@ -123,6 +123,11 @@ class Settings:
         """The only cluster that machines can join; empty when any can be joined."""
         return self.azure.cluster if self.azure is not None else ""
 
+    @property
+    def uses_kubeconfigs(self) -> bool:
+        """Whether each cluster has a kubeconfig of its name."""
+        return self.azure is not None and self.azure.uses_kubeconfigs
+
 
 Read = Callable[[str], bytes]
 """Returns the content of a file; OSError becomes a fault."""

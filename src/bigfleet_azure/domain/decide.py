@@ -15,6 +15,7 @@ from bigfleet_azure.domain.limits import (
     MAX_METADATA_BYTES,
     MAX_NAME_BYTES,
     Deadlines,
+    names_a_file,
 )
 from bigfleet_azure.domain.machine import Record
 from bigfleet_azure.domain.operation import Operation
@@ -96,11 +97,13 @@ class Limits:
         deadlines: time that each kind of operation may take.
         blob_bytes: the largest blob that the backend takes.
         cluster: the only cluster that machines can join; empty when any can be joined.
+        kubeconfigs: each cluster has a kubeconfig in a folder, a file of the cluster's name.
     """
 
     deadlines: Deadlines
     blob_bytes: int
     cluster: str = ""
+    kubeconfigs: bool = False
 
 
 def decide(
@@ -188,6 +191,11 @@ def _invalid_argument(command: Command, limits: Limits) -> str:
         return (
             f"{where}: it can only join cluster {limits.cluster!r}, which its image or user data "
             f"names, not {command.cluster!r}"
+        )
+    if limits.kubeconfigs and not names_a_file(command.cluster):
+        return (
+            f"{where}: cluster_id {command.cluster!r} is no plain file name, so no kubeconfig can "
+            "be its own"
         )
     for name, size, most in (
         ("shard_metadata", command.unpacked_bytes or len(command.metadata), MAX_METADATA_BYTES),

@@ -4,6 +4,7 @@ The kinds are what the executor decides by; the texts are what people read. Tran
 answer into a kind belongs to the backend that got it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -48,8 +49,10 @@ class BackendError(Exception):
         code: the substrate's own short code, for metrics and people; empty when it has none.
         retry_after: the earliest time the substrate wants to be asked again; None when it
             did not say.
-        shortage: what is short, for OUT_OF_CAPACITY and QUOTA; None when only the offer itself
-            is known to be concerned.
+        shortage: what cannot be had by other offers either, whether the refusal is definite or may
+            pass; None when nothing is known beyond the operation. After OUT_OF_CAPACITY and QUOTA
+            the offer itself then counts as short.
+        ids: what the substrate's support finds the refusal by, as fields of log lines.
     """
 
     def __init__(
@@ -60,12 +63,14 @@ class BackendError(Exception):
         code: str = "",
         retry_after: timedelta | None = None,
         shortage: "Shortage | None" = None,
+        ids: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
         self.kind = kind
         self.code = code
         self.retry_after = retry_after
         self.shortage = shortage
+        self.ids = ids or {}
 
 
 class RefusalReason(StrEnum):

@@ -1,4 +1,4 @@
-"""Sizes and times that bound a request, each with its origin."""
+"""Sizes, times and names that bound a request, each with its origin."""
 
 from dataclasses import dataclass
 
@@ -16,6 +16,11 @@ MAX_GRACE_SECONDS = 24 * 3600
 
 DRAIN_MARGIN_SECONDS = 300
 """Time a Drain gets beyond its grace (contract section 8)."""
+
+
+def names_a_file(name: str) -> bool:
+    """Whether `name` can be the name of a file in a folder, and of one that is not hidden."""
+    return bool(name) and not name.startswith(".") and "/" not in name and "\0" not in name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

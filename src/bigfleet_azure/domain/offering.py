@@ -93,12 +93,15 @@ class Facts:
         interruption_probability: per hour, in [0, 1]; above 0 for spot.
         allocatable: what workloads may use, in Kubernetes quantities.
         labels: arch, os, region, capacity and accelerator labels.
+        guessed: the substrate no longer knows the size: what it said before is better than this.
+            Not stored.
     """
 
     price_usd_per_hour: float
     interruption_probability: float
     allocatable: Mapping[str, str]
     labels: Mapping[str, str]
+    guessed: bool = field(default=False, compare=False)
 
     @property
     def cost(self) -> tuple[float, float]:

@@ -91,8 +91,11 @@ class Catalogue:
             OffersRefused: with every fault.
         """
         async with self._applying:
-            applied = await self._apply_all(offers)
-            self._offers = tuple(offers)
+            try:
+                applied = await self._apply_all(offers)
+                self._offers = tuple(offers)
+            finally:
+                self._backend.offered(self._offers)
             return applied
 
     async def refresh(self) -> Applied:
@@ -112,7 +115,8 @@ class Catalogue:
             before = known.pop(assignment.number, None)
             facts = self._facts(assignment.offer)
             unknown += facts is None
-            facts = facts or (before.facts if before else None)
+            if before and (facts is None or facts.guessed):
+                facts = before.facts
             if facts is None:
                 continue
             had = before.offer.count if before else 0

@@ -132,7 +132,7 @@ class Executor:
             await self._losses.finish(run.record)
         else:
             await self._settle(run.record, run.operation, outcome)
-        self._report(run.record, run.operation, outcome, reason)
+        self._report(run, outcome, reason)
         del self._in_flight[run.operation.kind][run.operation.number]
 
     async def _outcome(self, run: Run) -> tuple[Outcome, FailureKind | None]:
@@ -174,6 +174,9 @@ class Executor:
                     await self._backend.wait_ready(self._noting(run))
             except BackendError as error:
                 if error.kind not in RETRYABLE:
+                    if error.shortage is not None:
+                        self._blocks.record(error.shortage)
+                    run.ids = error.ids
                     raise _Ended(error.kind, str(error)) from error
                 run.trouble = str(error)
                 self._metrics.operation_retries.labels(kind, error.kind).inc()
@@ -285,14 +288,29 @@ class Executor:
                 or of_one_offering(run.record.offering, offer, error.kind, str(error))
             )
             if self._blocks.blocked(offer):
+                self._waits(run, error, "its turn to probe what is short")
                 await self._blocks.turn(offer)
                 return
         if error.retry_after is not None:
             # Azure may say "try again after 0 seconds"; asking without a pause would hold the loop.
             wait = max(FIRST_RETRY_SECONDS, error.retry_after.total_seconds())
-            await self._clock.sleep(wait * (1 + 0.1 * self._random.random()))
+            wait *= 1 + 0.1 * self._random.random()
         else:
-            await self._clock.sleep(self._backoff(attempt))
+            wait = self._backoff(attempt)
+        self._waits(run, error, f"{wait:.1f} s")
+        await self._clock.sleep(wait)
+
+    def _waits(self, run: Run, error: BackendError, until: str) -> None:
+        """One line for each refusal that is waited out."""
+        extra = {"reason": str(error.kind), "code": error.code, "wait": until, **error.ids}
+        logger.info("operation waits: %s", error, extra={**self._named(run), **extra})
+
+    def _named(self, run: Run) -> dict[str, str]:
+        return {
+            "machine": run.record.id,
+            "operation": operation_id(self._inventory.incarnation, run.operation.number),
+            "kind": str(run.operation.kind),
+        }
 
     def _backoff(self, attempt: int) -> float:
         longest = min(LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2.0 ** min(attempt, 10))
@@ -354,22 +372,15 @@ class Executor:
 
         await self._journal.change(record.id, build)
 
-    def _report(
-        self, record: Record, operation: Operation, outcome: Outcome, reason: FailureKind | None
-    ) -> None:
-        seconds = self._clock.now() - operation.accepted_at
-        word = "failure" if outcome.error else "success"
-        self._durations[operation.kind, word].observe(seconds)
-        extra = {
-            "machine": record.id,
-            "operation": operation_id(self._inventory.incarnation, operation.number),
-            "kind": str(operation.kind),
-            "seconds": round(seconds, 3),
-        }
+    def _report(self, run: Run, outcome: Outcome, reason: FailureKind | None) -> None:
+        kind = run.operation.kind
+        seconds = self._clock.now() - run.operation.accepted_at
+        self._durations[kind, "failure" if outcome.error else "success"].observe(seconds)
+        extra = {**self._named(run), "seconds": round(seconds, 3)}
         if reason is None:
             logger.info("operation done", extra=extra)
             return
-        self._metrics.operation_failures.labels(operation.kind, reason).inc()
+        self._metrics.operation_failures.labels(kind, reason).inc()
         logger.warning(
-            "operation failed: %s", outcome.error, extra={**extra, "reason": str(reason)}
+            "operation failed: %s", outcome.error, extra={**extra, "reason": str(reason), **run.ids}
         )

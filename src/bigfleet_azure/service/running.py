@@ -3,7 +3,8 @@
 Who runs it is `service.executor`; nothing here awaits or reads a clock.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from bigfleet_azure.backends.base import Assignment, Host, Progress
 from bigfleet_azure.domain.machine import Record
@@ -21,6 +22,7 @@ class Run:
         work: what the backend is given.
         blob: the bootstrap blob, while it is needed and known without the store.
         trouble: what the last refused try said, for the text of a spent deadline.
+        ids: what the substrate's support finds the definite refusal by.
     """
 
     record: Record
@@ -28,6 +30,7 @@ class Run:
     work: Assignment
     blob: Secret | None
     trouble: str = ""
+    ids: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def host(self) -> Host:

@@ -73,30 +73,42 @@ class Strays:
         self._created = created
         self._remove = remove
         self._neighbours: set[str] = set()
+        self._bound: set[tuple[str, str]] = set()
         self._first_seen: dict[_Key, float] = {}
 
     async def unheld(self, found: Sequence[Observation]) -> list[Observation]:
         """Those of `found` that no record holds, without those of a living neighbour.
 
         A neighbour is another daemon with our owner tag: a store of another life made something
-        after ours began. What it made is not ours to touch.
+        after ours began. What it made is not ours to touch. One that bound a host of ours is shown.
         """
-        unheld = []
+        unheld, bound = [], []
         for position, one in enumerate(found):
             if position % YIELD_EVERY == 0:
                 await asyncio.sleep(0)
             if not self._held(one):
                 unheld.append(one)
+            elif self._bound_elsewhere(one):
+                bound.append(one)
         foreign = [one for one in unheld if self._other_life(one)]
         self._neighbours.update(
             incarnation_of(one.operation_id) for one in foreign if one.since > self._created
         )
         theirs = [one for one in foreign if incarnation_of(one.operation_id) in self._neighbours]
+        # A list may be older than the Drain that ended a binding of an earlier store of ours.
+        known, self._bound = self._bound, {(one.machine_id, one.bound_by) for one in bound}
+        theirs += [one for one in bound if (one.machine_id, one.bound_by) in known]
         self._show_neighbours(theirs)
         return [one for one in unheld if incarnation_of(one.operation_id) not in self._neighbours]
 
     def _other_life(self, one: Observation) -> bool:
         return incarnation_of(one.operation_id) not in ("", self._inventory.incarnation)
+
+    def _bound_elsewhere(self, one: Observation) -> bool:
+        """Whether a machine that nobody bound here is bound by an operation of another life."""
+        record = self._inventory.record(one.machine_id)
+        idle = record is not None and record.state is State.IDLE
+        return idle and incarnation_of(one.bound_by) not in ("", self._inventory.incarnation)
 
     def _held(self, one: Observation) -> bool:
         record = self._inventory.record(one.machine_id)
@@ -110,12 +122,12 @@ class Strays:
         if not theirs:
             self._conditions.clear(SHARED_CONDITION)
             return
-        lives = sorted({incarnation_of(one.operation_id) for one in theirs})
+        lives = sorted({incarnation_of(one.bound_by or one.operation_id) for one in theirs})
         self._conditions.set(
             SHARED_CONDITION,
             f"another daemon uses this owner id: {_named(theirs)} of store {', '.join(lives)}, "
-            f"made after our store {self._inventory.incarnation} began; they are left alone. "
-            "Give each daemon an owner id of its own",
+            f"made or bound after our store {self._inventory.incarnation} began; they are left "
+            "alone. Give each daemon an owner id of its own",
         )
 
     async def adopt(self, unheld: Sequence[Observation]) -> None:

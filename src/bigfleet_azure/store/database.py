@@ -7,8 +7,10 @@ it is written, is not decided here.
 import os
 import secrets
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 
+from bigfleet_azure.domain.fence import SideMark
 from bigfleet_azure.store import files, rows, schema
 from bigfleet_azure.store.base import StoreError, StoreUnusable
 
@@ -28,8 +30,11 @@ BUSY_SECONDS = 2.0
 one; the daemon's callers wait all that time."""
 
 
-def create(path: Path, now: float) -> None:
-    """Make the state file under another name and rename it: it exists whole or not at all."""
+def create(path: Path, now: float, marks: Sequence[SideMark] = ()) -> None:
+    """Make the state file under another name and rename it: it exists whole or not at all.
+
+    It holds `marks` and nothing else.
+    """
     draft = path.with_name(f"{path.name}.new")
     for leftover in ("", "-wal", "-shm", "-journal"):
         draft.with_name(draft.name + leftover).unlink(missing_ok=True)
@@ -39,6 +44,7 @@ def create(path: Path, now: float) -> None:
         schema.prepare_new(connection)
         schema.lay_out(connection, now=now)
         rows.new_store(connection, incarnation=secrets.token_hex(4), now=now)
+        rows.first_marks(connection, marks)
     finally:
         connection.close()
     draft.rename(path)

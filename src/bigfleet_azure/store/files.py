@@ -127,8 +127,9 @@ def _refuse_foreign(path: Path) -> None:
         return
     if start.lstrip()[:1] in (b"{", b"["):
         raise StoreUnusable(
-            f"{path} is a JSON state file of the Go provider, which this program does not "
-            "read; keep it and give --state another path"
+            f"{path} is a JSON state file of the Go provider, which no daemon of this program runs "
+            "on; keep it and give --state another path (`bigfleet-azure state import` makes a new "
+            "state file with its fence marks)"
         )
     raise StoreUnusable(
         f"{path} is not a state file (no SQLite header); if it was one, restore it from a "

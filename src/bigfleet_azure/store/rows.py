@@ -5,6 +5,7 @@ Knows the tables' columns; knows nothing of files, threads or transactions.
 
 import json
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, make_dataclass, replace
 from typing import Any
 
@@ -206,6 +207,23 @@ def new_store(connection: sqlite3.Connection, *, incarnation: str, now: float) -
         "INSERT INTO meta (key, value) VALUES (?, ?)",
         [("incarnation", incarnation), ("created", str(now)), ("program", __version__)],
     )
+
+
+def first_marks(connection: sqlite3.Connection, marks: Sequence[SideMark]) -> None:
+    """Write the fence marks that a store starts with."""
+    shards = {shard: n for n, shard in enumerate({side.mark.shard_id for side in marks}, start=1)}
+    connection.execute("BEGIN IMMEDIATE")
+    connection.executemany(
+        "INSERT INTO shards (number, id) VALUES (?, ?)", [(n, shard) for shard, n in shards.items()]
+    )
+    connection.executemany(
+        WRITE_MARK,
+        [
+            (s.machine_id, shards[s.mark.shard_id], s.mark.epoch, s.mark.sequence, s.touched)
+            for s in marks
+        ],
+    )
+    connection.execute("COMMIT")
 
 
 def mark_as_backup(connection: sqlite3.Connection) -> None:

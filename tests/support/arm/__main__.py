@@ -1,7 +1,7 @@
 """`make arm`: the double by hand, for a person who wants to point the daemon at something."""
 
 import asyncio
-import contextlib
+import errno
 import sys
 from pathlib import Path
 
@@ -38,8 +38,16 @@ def main(port: int, speed: float, folder: Path, *, quick: bool) -> None:
     arm = ArmDouble(speed=speed, port=port, folder=folder)
     if quick:
         hurry(arm)
-    with contextlib.suppress(KeyboardInterrupt):
+    try:
         asyncio.run(_serve(arm))
+    except KeyboardInterrupt:
+        pass
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        raise click.ClickException(
+            f"port {port} of 127.0.0.1 is taken: choose another with --port, or any with --port=0"
+        ) from error
 
 
 def hurry(arm: ArmDouble) -> None:

@@ -114,6 +114,10 @@ class AzureBackend:
         """What is published about `offer`, by what Azure says of its size."""
         return self._planner.facts(offer)
 
+    def offered(self, offers: Sequence[Offer]) -> None:
+        """Ask for sizes, images, subnets and prices of these offers only."""
+        self._planner.offered(offers)
+
     def recall(self, kept: str) -> None:
         """Take up the prices and rates that an earlier process learnt."""
         self._market.load(kept)

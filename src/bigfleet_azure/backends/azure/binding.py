@@ -156,17 +156,20 @@ class Binder:
             image=self._planner.profile(work.offer).image,
             secret=blob,
         )
+        refusal = self._planner.refused(failure, work)
         if not explained.definite:
             attempt = work.progress.attempt + 1
             await work.note(replace(work.progress, attempt=attempt, url=""))
-            refusal = self._planner.refused(failure, work)
             raise BackendError(
                 refusal.kind if refusal.kind in RETRYABLE else FailureKind.TRANSIENT,
                 f"{name}: {explained.text}",
                 code=refusal.code,
                 retry_after=refusal.retry_after,
+                ids=refusal.ids,
             )
-        raise BackendError(FailureKind.INVALID, f"{name}: {explained.text}", code=failure.code)
+        raise BackendError(
+            FailureKind.INVALID, f"{name}: {explained.text}", code=failure.code, ids=refusal.ids
+        )
 
     async def _send_hook(self, work: Assignment, body: Json) -> Reply:
         try:

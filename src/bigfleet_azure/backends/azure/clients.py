@@ -8,6 +8,8 @@ and what belongs to other providers go through the same client's pipeline, so th
 is loaded only when a leftover has to be deleted.
 """
 
+import asyncio
+import importlib
 from collections.abc import Awaitable, Mapping, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
@@ -219,10 +221,10 @@ class Clients(Connection):
     async def _part_operations(self, call: str) -> Any:
         if call == "disk":
             return self._compute.disks
+        # Imported in a thread: it takes far longer than the loop may be held.
+        sdk = await asyncio.to_thread(importlib.import_module, "azure.mgmt.network.aio")
         if self._network_client is None:
-            from azure.mgmt.network.aio import NetworkManagementClient
-
-            self._network_client = NetworkManagementClient(**self._client_arguments())
+            self._network_client = sdk.NetworkManagementClient(**self._client_arguments())
         if call == "nic":
             return self._network_client.network_interfaces
         return self._network_client.public_ip_addresses

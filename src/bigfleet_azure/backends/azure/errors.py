@@ -76,6 +76,14 @@ def backend_error(failure: Failure, machine_id: str) -> BackendError:
         _text(failure, verdict.hint, machine_id),
         code=verdict.code,
         retry_after=wait,
+        ids={
+            name: one
+            for name, one in (
+                ("request_id", failure.request_id),
+                ("correlation_id", failure.correlation_id),
+            )
+            if one
+        },
     )
 
 

@@ -14,6 +14,8 @@ from typing import Any
 
 import yaml
 
+from bigfleet_azure.domain.limits import names_a_file
+
 Json = dict[str, Any]
 
 Stamp = tuple[tuple[int, int, int] | None, ...]
@@ -46,7 +48,7 @@ class Kubeconfig:
 
 def name_fault(cluster: str) -> str:
     """Why `cluster` can be no file's name; "" when it can."""
-    if not cluster or cluster.startswith(".") or "/" in cluster or "\0" in cluster:
+    if not names_a_file(cluster):
         return f"the cluster id {cluster!r} is no plain file name, so no kubeconfig can be its own"
     return ""
 

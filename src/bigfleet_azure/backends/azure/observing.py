@@ -123,6 +123,7 @@ class Observer:
             condition=condition,
             operation_id=marks.operation_id,
             cluster=marks.cluster,
+            bound_by=tags.bound_by(vm.get("tags") or {}),
             detail=detail,
             parts=self._vms.parts_in(vm),
             metadata=_metadata(vm.get("tags") or {}, marks),

@@ -224,3 +224,8 @@ class AzureOptions:
     cluster: str = ""
     reservation: Reservation = Reservation()
     market: MarketOptions = MarketOptions()
+
+    @property
+    def uses_kubeconfigs(self) -> bool:
+        """Whether clusters are asked about Nodes."""
+        return GuestMethod.KUBERNETES in (self.readiness, self.drain_method)

@@ -144,10 +144,14 @@ class Planner:
         except ValueError as error:
             raise BackendError(FailureKind.INVALID, str(error), code="Zone") from error
 
+    def offered(self, offers: Iterable[Offer]) -> None:
+        """Forget all offers but these."""
+        self._offers = {_identity(offer): offer for offer in offers}
+
     def facts(self, offer: Offer) -> Facts:
         """What is published about an offer."""
         if offer.zone:  # without one only the size is asked about
-            self._offers[(*offer.place, offer.shape_digest)] = offer
+            self._offers[_identity(offer)] = offer
         profile = self.profile(offer)
         return published.facts(
             offer,
@@ -293,12 +297,12 @@ class Planner:
 
     @staticmethod
     def _impossible(offer: Offer, faults: list[str]) -> Shortage:
-        same = (*offer.place, offer.shape_digest)
+        same = _identity(offer)
         return Shortage(
             key=f"impossible {' '.join(map(str, same))}",
             text="; ".join(faults),
             seconds=IMPOSSIBLE_SECONDS,
-            covers=lambda other: (*other.place, other.shape_digest) == same,
+            covers=lambda other: _identity(other) == same,
         )
 
     async def prepare(self) -> None:
@@ -317,3 +321,8 @@ class Planner:
                 key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
             )
         return self._throwaway_key
+
+
+def _identity(offer: Offer) -> tuple[object, ...]:
+    """Equal for offers that differ in their count at most."""
+    return *offer.place, offer.shape_digest

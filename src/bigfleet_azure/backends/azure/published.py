@@ -4,6 +4,8 @@ Price and eviction rate are the market's; what is taken off the hardware is `dom
 formula or the operator's figures.
 """
 
+from dataclasses import replace
+
 from bigfleet_azure.backends import sizes as table
 from bigfleet_azure.backends.azure.images import ImageFacts
 from bigfleet_azure.backends.azure.market import Market
@@ -19,6 +21,9 @@ AMD = "amd.com/gpu"
 
 USUAL_DISK_GIB = 30
 """OS disk of most Linux images of the marketplace; taken while the image's is not known."""
+
+_SIZE_NAMES = ("standard_", "basic_")
+"""How the names of all sizes begin, in lower case."""
 
 _AMD_MARKS = ("_mi300x", "_v620", "_v710")
 """Accelerator part of the names of sizes with AMD GPUs; NVv4 names none (Microsoft's pages on
@@ -37,8 +42,7 @@ def facts(
     """What is published about `offer`.
 
     Raises:
-        BackendError: INVALID, the list of sizes lacks this one; TRANSIENT, the list was not read
-            yet and the pinned table lacks it too.
+        BackendError: as `hardware`.
     """
     known = hardware(offer, sizes)
     usable = allocatable(
@@ -52,7 +56,7 @@ def facts(
         reserved_memory_bytes=reservation.memory_bytes,
         reserved_disk_bytes=reservation.ephemeral_storage_bytes,
     )
-    return table.facts(
+    found = table.facts(
         offer,
         known,
         region=sizes.location,
@@ -60,24 +64,23 @@ def facts(
         price=market.quote(offer.vm_size, offer.capacity_type, known).usd_per_hour,
         probability=market.probability(offer.vm_size, offer.capacity_type, known),
     )
+    return replace(found, guessed=sizes.known and sizes.get(offer.vm_size) is None)
 
 
 def hardware(offer: Offer, sizes: SizeTable) -> Hardware:
-    """The hardware of an offer's size.
+    """The hardware of an offer's size; of one that the list lacks, what its name tells.
+
+    Azure makes no new machines of such a size, which `preflight` tells; older ones are described.
 
     Raises:
-        BackendError: as `facts`.
+        BackendError: INVALID, the list was read and this is no size's name; TRANSIENT, the list was
+            not read yet and the pinned table lacks the size.
     """
     size = sizes.get(offer.vm_size)
     if size is not None:
         return _read(size)
     if sizes.known:
-        raise BackendError(
-            FailureKind.INVALID,
-            f"Azure offers no VM size {offer.vm_size!r} in {sizes.location}; "
-            f"`az vm list-skus --location {sizes.location}` lists those that it does",
-            code="UnknownSize",
-        )
+        return _guessed(offer.vm_size, sizes.location)
     pinned = table.pinned(offer.vm_size)
     if pinned is None:
         raise BackendError(
@@ -87,6 +90,20 @@ def hardware(offer: Offer, sizes: SizeTable) -> Hardware:
             code="SizesUnknown",
         )
     return pinned
+
+
+def _guessed(name: str, location: str) -> Hardware:
+    if not name.lower().startswith(_SIZE_NAMES):
+        raise BackendError(
+            FailureKind.INVALID,
+            f"Azure offers no VM size {name!r} in {location}; "
+            f"`az vm list-skus --location {location}` lists those that it does",
+            code="UnknownSize",
+        )
+    try:
+        return table.size_of(name)
+    except ValueError:
+        return Hardware(vcpus=1, memory_gib=1, price_usd_per_hour=table.dearest(vcpus=1, gpus=0))
 
 
 def _read(size: Size) -> Hardware:

@@ -57,6 +57,7 @@ class Remover:
                 vm = await self._vms.clients.get_vm(name)
                 parts = self._vms.read_parts(work.parts)
                 if vm is not None and self._vms.made_by(vm, name, work.created_by, work.parts):
+                    self._vms.leave_to_others(vm, name, work.operation_id)
                     found = await self._vms.parts(vm, addresses=not work.parts)
                     parts = _joined(parts, found)
                     await self.remove_vm(name, vm)
@@ -81,6 +82,8 @@ class Remover:
         parts = self._vms.read_parts(debt.parts)
         vm = await self._vms.clients.get_vm(name)
         if vm is not None and self._vms.made_by(vm, name, operation_id, debt.parts):
+            if operation_id:  # else an earlier store of ours may have bound it
+                self._vms.leave_to_others(vm, name, operation_id)
             parts = _joined(parts, await self._vms.parts(vm, addresses=True))
             await self.remove_vm(name, vm)
         if operation_id:

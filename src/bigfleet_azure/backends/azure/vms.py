@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import Any
 
+from bigfleet_azure.backends.azure import tags
 from bigfleet_azure.backends.azure.arm import ArmError, Failure
 from bigfleet_azure.backends.azure.clients import Clients
 from bigfleet_azure.backends.azure.connection import Reply
@@ -17,6 +18,7 @@ from bigfleet_azure.backends.azure.poller import Over, Poller
 from bigfleet_azure.backends.azure.tags import Marks
 from bigfleet_azure.backends.azure.vm import Parts, addresses_of, parts_of
 from bigfleet_azure.domain.errors import BackendError, FailureKind
+from bigfleet_azure.domain.operation import incarnation_of
 from bigfleet_azure.kit.clock import Clock
 from bigfleet_azure.kit.locks import KeyedLocks
 
@@ -61,6 +63,26 @@ class Vms:
         if known and parts_of(vm).vm_id != known:
             return False
         return marks.operation_id == operation_id if operation_id else bool(known)
+
+    def leave_to_others(self, vm: Json, machine_id: str, operation_id: str) -> None:
+        """Refuse to remove a VM that another store's operation bound.
+
+        Args:
+            operation_id: any operation of our store, which alone could have bound it.
+
+        Raises:
+            BackendError: CONFLICT.
+        """
+        binder = tags.bound_by(vm.get("tags") or {})
+        if incarnation_of(binder) in ("", incarnation_of(operation_id)):
+            return
+        raise BackendError(
+            FailureKind.CONFLICT,
+            f"{machine_id} works for a cluster by {binder}, an operation of another store: another "
+            "daemon uses this owner id, and the VM is left alone. Give each daemon an owner id of "
+            "its own",
+            code="OwnerShared",
+        )
 
     async def end(
         self, reply: Reply, *, kind: str, vm: str, over: Callable[[Json | None], Over]

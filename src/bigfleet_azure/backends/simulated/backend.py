@@ -114,6 +114,9 @@ class SimulatedBackend:
         """What is published about `offer`, from the table of sizes."""
         return facts(offer)
 
+    def offered(self, offers: Sequence[Offer]) -> None:
+        """Nothing is known of any but what the table says."""
+
     def recall(self, kept: str) -> None:
         """Nothing is ever kept."""
 

@@ -1,0 +1,1 @@
+"""The install page against what is here."""
