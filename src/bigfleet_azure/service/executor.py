@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import product
 
 from bigfleet_azure.backends.base import Assignment, Backend, Condition, Host, Progress
 from bigfleet_azure.domain.changes import ChangeSet
@@ -97,6 +98,8 @@ class Executor:
             for kind in Kind
             for outcome in ("success", "failure")
         }
+        for kind, reason in product(Kind, FailureKind):
+            metrics.operation_failures.labels(kind, reason)  # a first failure is an increase, too
 
     def start(self, record: Record, blob: Secret) -> None:
         """Begin the operation that `record` was just accepted for."""
