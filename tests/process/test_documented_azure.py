@@ -64,7 +64,7 @@ def test_the_page_shows_what_the_double_prints_and_its_commands_work(tmp_path: P
         text = said.read_text()
         endpoint = re.findall(r"listens at https://(\S+)", text)[0]
         printed = text.replace(endpoint, PORT).replace(f"{tmp_path}/ca.pem", CA)
-        for line in shell_lines(PAGE)[1:9]:
+        for line in shell_lines(PAGE)[1:10]:
             assert line in printed.splitlines(), line
         env, flags = pasted(lines, endpoint, tmp_path / "ca.pem")
         base = ("--addr=127.0.0.1:0", "--metrics-addr=127.0.0.1:0")
